@@ -196,23 +196,29 @@ def spark(tmp_path_factory):
 
 @pytest.fixture
 def change(spark):
-    """Change settings of the session for one test: ``change(ansi="false")``."""
+    """Change settings of the session for one test, by the names below or their own."""
     before = {}
 
     def changed(**given):
         for name, value in given.items():
-            key = SETTINGS[name]
-            before.setdefault(key, spark.conf.get(key))
+            key = SETTINGS.get(name, name)
+            before.setdefault(key, spark.conf.get(key, None))
             spark.conf.set(key, str(value))
 
     yield changed
     for key, value in before.items():
-        spark.conf.set(key, value)
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
 
 
 SETTINGS = {
     "ansi": "spark.sql.ansi.enabled",
     "batch": "spark.sql.execution.arrow.maxRecordsPerBatch",
+    "case": "spark.sql.caseSensitive",
+    "codec": "spark.sql.parquet.compression.codec",
+    "instants": "spark.sql.parquet.outputTimestampType",
     "timestamps": "spark.sql.timestampType",
     "zone": "spark.sql.session.timeZone",
 }

@@ -52,7 +52,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
 from eddyline.spark.analysis import column_types
 from eddyline.spark.bucketed import ADAPTIVE
-from eddyline.spark.operator import PREFIX, Batch, Stateful, collected
+from eddyline.spark.operator import PREFIX, Batch, Stateful
 from eddyline.spark.operators import OPERATORS, laid_out
 from eddyline.spark.relation import Relation
 from eddyline.spark.run.chain import Chain
@@ -357,10 +357,9 @@ class Life:
             df, awaited[each.name] = laid.df, laid.pending
         assert not [name for name in df.columns if name.startswith(PREFIX)]
         found = rows_of(df)
-        seen = {}
-        for name, pending in awaited.items():
-            seen[name], waiting = collected(pending, WAIT_S)
-            assert waiting == [], "the job has run, and something that it should tell is not told"
+        seen = Chain.collect(awaited, WAIT_S)
+        told = {name: len(observed) for name, observed in seen.items()}
+        assert told == {name: len(pending) for name, pending in awaited.items()}, "not all is told"
         return found, seen
 
     def run(self, number, df=None, told=None):

@@ -12,31 +12,19 @@ from eddyline.errors import OptionError
 from eddyline.ordering.a_greedy import AGreedyOptions, z_scores
 from eddyline.ordering.protocol import expected_cost_ns, joint_drops
 from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.reference_orders import static_greedy
 from eddyline.testing.simulation import simulate
 from tests.oracles import profile_strategies as strategies
 from tests.oracles.conjunctions import TupleAGreedy, matrix_view
+from tests.ordering.profiles import profile_of, rng
 
 PURE = AGreedyOptions(hysteresis=1, min_fill=1, min_gain=0, prior_tuples=0)
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 def settle(order, profile, options=PURE):
     proposal = options.build(profile.n_filters, rng()).propose(order, profile)
     return proposal.order if proposal else order
-
-
-def profile_of(drops, costs, prob=1.0) -> FilterProfile:
-    n = drops.shape[1]
-    names = tuple(f"f{f}" for f in range(n))
-    return FilterProfile.of_sample(
-        names, drops, prob=prob, costs=CostSums.of_rows(1, np.array(costs, dtype=float))
-    )
 
 
 def is_greedy(order, profile, hysteresis=1.0) -> bool:

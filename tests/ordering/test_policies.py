@@ -10,8 +10,7 @@ from eddyline.ordering import ORDERING_POLICIES, policy
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.protocol import FixedOptions
-from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
+from tests.ordering.profiles import profile_of, rng
 
 
 @pytest.mark.parametrize("name", ORDERING_POLICIES)
@@ -34,16 +33,6 @@ def test_an_unknown_name_is_refused_with_a_hint():
 def test_another_object_is_refused(wrong):
     with pytest.raises(OptionError, match="name or an options object"):
         policy(wrong)
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def profile_of(drops, costs) -> FilterProfile:
-    names = tuple(f"f{f}" for f in range(drops.shape[1]))
-    ns = np.array(costs, dtype=float)
-    return FilterProfile.of_sample(names, drops, costs=CostSums.of_rows(1, ns))
 
 
 MARGINALS = np.repeat(

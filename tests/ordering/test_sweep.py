@@ -10,24 +10,11 @@ from hypothesis import strategies as st
 
 from eddyline.errors import OptionError
 from eddyline.ordering.sweep import SweepOptions
-from eddyline.stats.costs import CostSums
-from eddyline.stats.profile import FilterProfile
 from eddyline.testing.generators import CorrelatedStream
 from eddyline.testing.simulation import run_batch, simulate
 from tests.oracles import profile_strategies as strategies
 from tests.oracles.conjunctions import matrix_view
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def profile_of(drops, costs=None) -> FilterProfile:
-    n = drops.shape[1]
-    ns = np.ones(n) if costs is None else np.array(costs, dtype=float)
-    return FilterProfile.of_sample(
-        tuple(f"f{f}" for f in range(n)), drops, costs=CostSums.of_rows(1, ns)
-    )
+from tests.ordering.profiles import profile_of, rng
 
 
 @given(strategies.drops(n_filters=st.integers(2, 6)).filter(lambda drops: drops.any()), st.data())

@@ -12,11 +12,11 @@ from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.independent import IndependentOptions
 from eddyline.ordering.local_swaps import LocalSwapsOptions
 from eddyline.ordering.protocol import drop_fracs, expected_cost_ns
-from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, ProfileWindow
 from eddyline.testing.reference_orders import optimal, static_greedy
 from eddyline.testing.simulation import run_batch
 from tests.oracles.conjunctions import TupleAGreedy, count_evaluations, matrix_view
+from tests.ordering.profiles import profile_of, rng
 
 F1, F2, F3, F4 = range(4)
 NAMES = ("F1", "F2", "F3", "F4")
@@ -31,18 +31,6 @@ DROPS = {
 INPUT_421 = (1, 2, 1, 4, 7, 2, 5, 4)
 ARRIVALS_431 = (2, 4, 7, 2, 5, 4)
 ORDER_432 = (F3, F1, F2, F4)
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def profile_of(drops, costs=None) -> FilterProfile:
-    bits = np.array(drops, dtype=np.bool_)
-    n = bits.shape[1]
-    ns = np.ones(n) if costs is None else np.array(costs, dtype=float)
-    names = tuple(f"F{f + 1}" for f in range(n))
-    return FilterProfile.of_sample(names, bits, costs=CostSums.of_rows(1, ns))
 
 
 def window_of(values) -> FilterProfile:

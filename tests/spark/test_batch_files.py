@@ -106,13 +106,10 @@ def test_rows_and_instants_are_those_of_the_batch(s, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
-def test_files_that_spark_has_written(spark, folder, tmp_path, kind):
+def test_files_that_spark_has_written(spark, folder, tmp_path, change, kind):
     written = spark.read.parquet(str(folder / "s")).coalesce(1)
-    spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
-    try:
-        written.write.parquet(str(tmp_path / "s"))
-    finally:
-        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    change(instants=kind)
+    written.write.parquet(str(tmp_path / "s"))
     df = spark.readStream.schema(written.schema).parquet(str(tmp_path / "s"))
     (((span,),),) = told(df, tmp_path)
     spans = [span_of(number) for number in range(N_BATCHES)]
@@ -190,15 +187,12 @@ def test_many_files_are_left_to_spark(s, tmp_path, monkeypatch):
     assert found == [None] * N_BATCHES
 
 
-def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s):
+def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s, change):
     path = str(folder / "s")
     reader = spark.readStream.schema(schema_of(path)).option("ignoreMissingFiles", "true")
     assert FileStream.of(reader.parquet(path), Path()) is None
-    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
-    try:
-        assert FileStream.of(s, Path()) is None
-    finally:
-        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+    change(**{"spark.sql.files.ignoreCorruptFiles": "true"})
+    assert FileStream.of(s, Path()) is None
 
 
 def test_batches_of_frames_are_none(spark, folder, tmp_path):
@@ -265,24 +259,21 @@ def test_a_stream_that_is_read_twice_is_one_source(s, tmp_path):
 @pytest.mark.large
 @pytest.mark.parametrize("tail_bytes", [1 << 20, 300, 10])
 def test_files_are_found_where_spark_writes_all_in_one_list(
-    spark, tmp_path, monkeypatch, tail_bytes
+    spark, tmp_path, change, monkeypatch, tail_bytes
 ):
     monkeypatch.setattr(stream_files, "TAIL_BYTES", tail_bytes)
     for number in range(5):
         write_batch(tmp_path, "s", number, rows(0).slice(number))
-    spark.conf.set("spark.sql.streaming.fileSource.log.compactInterval", "2")
-    try:
-        df = stream_of(spark, tmp_path, "s")
-        stream, found = FileStream.of(df, tmp_path / "c"), []
+    change(**{"spark.sql.streaming.fileSource.log.compactInterval": "2"})
+    df = stream_of(spark, tmp_path, "s")
+    stream, found = FileStream.of(df, tmp_path / "c"), []
 
-        def take(batch, batch_id):
-            found.append((stream.files(batch_id), batch.count()))
+    def take(batch, batch_id):
+        found.append((stream.files(batch_id), batch.count()))
 
-        query = df.writeStream.foreachBatch(take)
-        query = query.option("checkpointLocation", str(tmp_path / "c"))
-        assert query.trigger(availableNow=True).start().awaitTermination(120)
-    finally:
-        spark.conf.unset("spark.sql.streaming.fileSource.log.compactInterval")
+    query = df.writeStream.foreachBatch(take)
+    query = query.option("checkpointLocation", str(tmp_path / "c"))
+    assert query.trigger(availableNow=True).start().awaitTermination(120)
     assert any((tmp_path / "c" / "sources" / "0").glob("*.compact"))
     known = [(files.streams[0].paths, n_rows) for files, n_rows in found if files]
     for (path,), n_rows in known:

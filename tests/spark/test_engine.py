@@ -85,14 +85,13 @@ def test_what_a_native_order_saves_is_known_where_it_meets_every_row(engine):
 
 
 @pytest.mark.large
-def test_memory_sink(spark, engine, folder):
+def test_memory_sink(spark, engine, folder, tmp_path):
     run = finish(engine.query(TEXT, name="doubled").start(trigger="available_now"))
     assert sorted(run.to_arrow()["id"].to_pylist()) == expected(spark, folder)
     assert run.to_arrow().column_names == ["id", "twice"]
     assert run.to_df().count() == len(expected(spark, folder))
-    assert spark.sql("SELECT count(*) AS n FROM doubled").first()["n"] == len(
-        expected(spark, folder)
-    )
+    n_found = spark.sql("SELECT count(*) AS n FROM doubled").first()["n"]
+    assert n_found == len(expected(spark, folder))
     assert [record.n_rows for record in run.records] == [8_000] * 3
     assert sum(record.n_kept for record in run.records) == len(expected(spark, folder))
     assert "seldom" in run.explain()
@@ -100,6 +99,9 @@ def test_memory_sink(spark, engine, folder):
     assert run.run_view().steps[0].startswith("project s: ")
     assert not run.isActive
     assert run.recentProgress
+    page = Path(run.report(tmp_path / "report.html")).read_text("utf-8")
+    assert "seldom" in page
+    assert "doubled" in page
 
 
 @pytest.mark.large
@@ -116,16 +118,15 @@ def test_parquet_sink_and_restart(spark, engine, folder, tmp_path):
     last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for path in commits.glob(f"*{last}*"):
         path.unlink()
-    again = finish(query.start("parquet", trigger="available_now", **paths))
+    as_paths = {name: Path(path) for name, path in paths.items()}
+    again = finish(query.start("parquet", trigger="available_now", **as_paths))
     assert [record.batch_id for record in again.records] == [last]
     got = spark.read.parquet(paths["path"])
     assert sorted(row["id"] for row in got.collect()) == expected(spark, folder)
     assert any(entry["event"] == "restore" for entry in again.journal)
     assert again.chain.operators[0].learning["arrow"].loop.order == (1, 0)
     # Counted before, counts once.
-    assert (
-        again.chain.operators[0].learning["arrow"].loop.totals.n_rows == 0
-    )  # counted before, counts once
+    assert again.chain.operators[0].learning["arrow"].loop.totals.n_rows == 0
 
     lines = (tmp_path / "ckpt" / "eddyline" / "journal.jsonl").read_text().splitlines()
     assert [json.loads(line)["event"] for line in lines] == [e["event"] for e in again.journal]
@@ -375,15 +376,6 @@ def test_what_spark_refuses_and_we_say_is_not_logged_as_well(engine, refused, re
 
 
 @pytest.mark.large
-def test_paths_may_be_paths(spark, engine, folder, tmp_path):
-    run = engine.query(TEXT).start(
-        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "ckpt", trigger="available_now"
-    )
-    finish(run)
-    assert spark.read.parquet(str(tmp_path / "out")).count() == len(expected(spark, folder))
-
-
-@pytest.mark.large
 def test_start_all(spark, engine, folder, tmp_path):
     engine.query(TEXT, name="a")
     engine.query("SELECT id FROM s WHERE u > 2", name="b")
@@ -399,14 +391,6 @@ def test_a_query_without_conditions(engine):
     assert run.to_arrow().num_rows == 24_000
     assert run.to_arrow().column_names == ["id", "u", "v"]
     assert run.name in run.explain()
-
-
-@pytest.mark.large
-def test_report(engine, tmp_path):
-    run = finish(engine.query(TEXT, name="seen").start(trigger="available_now"))
-    page = Path(run.report(tmp_path / "report.html")).read_text("utf-8")
-    assert "seldom" in page
-    assert "seen" in page
 
 
 @pytest.mark.large

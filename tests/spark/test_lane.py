@@ -231,12 +231,9 @@ def test_what_is_cached_is_not_read_from_files(spark, folder):
         "spark.sql.execution.arrow.useLargeVarTypes",
     ],
 )
-def test_settings_that_change_what_spark_reads_are_refused(spark, df, setting):
-    spark.conf.set(setting, "true")
-    try:
-        assert why_not(df) == f"{setting} is on"
-    finally:
-        spark.conf.unset(setting)
+def test_settings_that_change_what_spark_reads_are_refused(change, df, setting):
+    change(**{setting: "true"})
+    assert why_not(df) == f"{setting} is on"
 
 
 def test_options_of_the_reader_are_refused(spark, folder):
@@ -422,10 +419,14 @@ def test_a_limit_ends_tasks_early(df):
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
 
 
+def stream_over(spark, folder):
+    rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
+    return rows.parquet(str(folder))
+
+
 def query_over(spark, folder, **options):
     engine = el.Engine(spark)
-    rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
-    engine.stream("s", rows.parquet(str(folder)))
+    engine.stream("s", stream_over(spark, folder))
     for name, fn in (("positive", positive), ("odd", odd)):
         reads = ["double"] if fn is positive else ["whole", "flag"]
         engine.function(name, fn, reads=reads)
@@ -433,13 +434,14 @@ def query_over(spark, folder, **options):
     return engine.query(text, name="lane_query", **options)
 
 
-def ran(query, tmp_path):
-    run = query.start(
-        "parquet",
-        path=tmp_path / "out",
-        checkpoint=tmp_path / "state",
-        trigger="available_now",
-    )
+def started(given, tmp_path, *stream, trigger="available_now"):
+    """Start a query, or rules over a stream, that writes files."""
+    where = {"path": tmp_path / "out", "checkpoint": tmp_path / "state"}
+    return given.start(*stream, "parquet", **where, trigger=trigger)
+
+
+def ran(given, tmp_path, *stream):
+    run = started(given, tmp_path, *stream)
     run.await_termination()
     return run
 
@@ -659,26 +661,23 @@ def test_an_error_of_a_rule_is_that_of_the_other_way(df):
             kept.count()
 
 
-def test_names_are_made_for_as_many_rows_as_spark_hands_over(spark, df, monkeypatch):
+def test_names_are_made_for_as_many_rows_as_spark_hands_over(change, df, monkeypatch):
     most = 2 * 100 * len("a name of some length")
     monkeypatch.setattr("eddyline.spark.rules.task.MAX_NAMES_BYTES", most)
     names = {"a name of some length": "id >= 0"}
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
-    try:
-        rules = el.RuleSet(names, lane="on", method="blocks")
-        df.transform(rules.matches("found")).count()
-        operator = rules._shown
-        work = operator.compiled.work(operator._task(Batch()))
-        files = listed_scan(df)
-        made = FileRules(
-            **files.reading(("id",)),
-            added=(pa.field("found", pa.list_(pa.string())),),
-            rules=work.task,
-            keep=Keep.MATCHED,
-        )
-        sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
-    finally:
-        spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    change(batch=100)
+    rules = el.RuleSet(names, lane="on", method="blocks")
+    df.transform(rules.matches("found")).count()
+    operator = rules._shown
+    work = operator.compiled.work(operator._task(Batch()))
+    files = listed_scan(df)
+    made = FileRules(
+        **files.reading(("id",)),
+        added=(pa.field("found", pa.list_(pa.string())),),
+        rules=work.task,
+        keep=Keep.MATCHED,
+    )
+    sizes = [batch.num_rows for number in (0, 1) for batch in made.kept(number)]
     assert sum(sizes) == 3 * N_ROWS + 2
     assert max(sizes) == 100
 
@@ -690,16 +689,7 @@ def test_rules_over_a_stream_read_files_and_a_restart_may_read_rows(spark, folde
         for name in names:
             shutil.copy(folder / f"{name}.parquet", source)
         rules = el.RuleSet(RULES, lane=lane, method="blocks", name="watched")
-        rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
-        run = rules.start(
-            rows.parquet(str(source)),
-            "parquet",
-            path=tmp_path / "out",
-            checkpoint=tmp_path / "state",
-            trigger="available_now",
-        )
-        run.await_termination()
-        return run
+        return ran(rules, tmp_path, stream_over(spark, source))
 
     source = tmp_path / "in"
     source.mkdir()
@@ -722,15 +712,7 @@ def test_rules_that_change_take_the_lane_and_leave_it(spark, folder, tmp_path):
     source = tmp_path / "in"
     source.mkdir()
     shutil.copy(folder / "0.parquet", source)
-    rows = spark.readStream.schema(schema_of(folder)).parquet(str(source))
-    run = rules.start(
-        rows,
-        "parquet",
-        path=tmp_path / "out",
-        checkpoint=tmp_path / "state",
-        trigger="50 milliseconds",
-    )
-    try:
+    with started(rules, tmp_path, stream_over(spark, source), trigger="50 milliseconds") as run:
         run.processAllAvailable()
         assert "lane: tasks read the files of each batch" in run.explain()
         rules.add("native", "whole > tiny")
@@ -741,8 +723,6 @@ def test_rules_that_change_take_the_lane_and_leave_it(spark, folder, tmp_path):
         shutil.copy(folder / "2.parquet", source)
         run.processAllAvailable()
         assert "lane: tasks read the files of each batch" in run.explain()
-    finally:
-        run.stop()
     found = spark.read.parquet(str(tmp_path / "out")).where("array_contains(matches, 'more')")
     assert found.count() == spark.read.parquet(str(folder)).where("double > 0").count()
 
@@ -755,15 +735,7 @@ def test_rules_that_send_much_back_are_tried_the_other_way_soon(spark, folder, t
     for number in range(FIRST_TRIAL + 1):
         shutil.copy(folder / f"{number % 3}.parquet", source / f"{number}.parquet")
     rules = el.RuleSet({"all": "id >= 0"}, method="blocks", name="sends")
-    rows = spark.readStream.schema(schema_of(folder)).option("maxFilesPerTrigger", 1)
-    run = rules.start(
-        rows.parquet(str(source)),
-        "parquet",
-        path=tmp_path / "out",
-        checkpoint=tmp_path / "state",
-        trigger="available_now",
-    )
-    run.await_termination()
+    run = ran(rules, tmp_path, stream_over(spark, source))
     assert "lane: no, because the plan 'rows' is tried" in run.explain()
 
 
@@ -773,9 +745,8 @@ def test_a_condition_that_mixes_sql_and_python_is_a_rule_that_reads_files(spark,
     engine = el.Engine(spark)
     engine.stream("s", spark.readStream.schema(schema_of(folder)).parquet(str(folder)))
     engine.function("positive", positive, reads=["double"])
-    run = ran(
-        engine.query("SELECT id FROM s WHERE positive(double) OR id < 50", name="mixed"), tmp_path
-    )
+    query = engine.query("SELECT id FROM s WHERE positive(double) OR id < 50", name="mixed")
+    run = ran(query, tmp_path)
     assert "lane: tasks read the files of each batch" in run.explain()
     found = spark.read.parquet(str(tmp_path / "out")).toArrow()["id"].to_pylist()
     rows = spark.read.parquet(str(folder)).toPandas()

@@ -11,7 +11,7 @@ from eddyline.spark.joins import inputs
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
 from tests.spark.aggregates.aggregate_streams import ended
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import n_jobs, stream_of, write_batch
 
 pytestmark = [
     pytest.mark.spark,
@@ -82,11 +82,6 @@ def result_of(run):
     late = [each.part.n_late for each in run.chain.operators if each.keeps_late]
     late = [sum(each.values()) if isinstance(each, dict) else each for each in late]
     return sorted(map(repr, run.to_arrow().to_pylist())), late
-
-
-def n_jobs(spark):
-    """Return the number of jobs that Spark has begun so far."""
-    return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
 
 
 PART = "SELECT k, ts, v FROM {} WHERE most(v)"

@@ -83,15 +83,12 @@ def test_two_output_columns_of_one_name_are_refused_when_a_query_is_made(engine,
         engine.query(text)
 
 
-def test_names_that_differ_by_case_are_two_where_spark_says_so(engine, spark):
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
-        text = "SELECT value AS x, timestamp AS X FROM s"
-        assert [*engine.query(text, name="by case").columns] == ["x", "X"]
-        with pytest.raises(QueryError, match="two output columns are called 'x'; give one another"):
-            engine.query("SELECT value AS x, timestamp AS x FROM s")
-    finally:
-        spark.conf.set("spark.sql.caseSensitive", "false")
+def test_names_that_differ_by_case_are_two_where_spark_says_so(engine, change):
+    change(case="true")
+    text = "SELECT value AS x, timestamp AS X FROM s"
+    assert [*engine.query(text, name="by case").columns] == ["x", "X"]
+    with pytest.raises(QueryError, match="two output columns are called 'x'; give one another"):
+        engine.query("SELECT value AS x, timestamp AS x FROM s")
 
 
 def test_a_column_of_months_says_that_it_cannot_go_to_tasks(engine):

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
 from eddyline.spark.relation import instant_of, local_micros
-from tests.spark.joins.join_streams import stream_of, write_batch
+from tests.spark.joins.join_streams import run_to_end, stream_of, write_batch
 
 pytestmark = pytest.mark.spark
 
@@ -122,21 +122,6 @@ def test_models_are_over_the_wall_clock(spark, zone):
     assert told[datetime(2024, 3, 10, 4)] == pytest.approx(4 + 4 * 50 / 110, abs=0.02)
 
 
-def run_to_end(query, folder, name):
-    run = query.start(
-        "parquet",
-        path=str(folder / name),
-        checkpoint=str(folder / f"{name}_state"),
-        trigger="available_now",
-    )
-    assert run.await_termination(240)
-    return run
-
-
-def rows_of(spark, folder, name):
-    return sorted(map(tuple, spark.read.parquet(str(folder / name)).collect()))
-
-
 @pytest.mark.large("runs two streams of four batches")
 @pytest.mark.parametrize(
     ("lateness", "names"),
@@ -164,10 +149,11 @@ def test_streams_by_the_wall_clock_lose_no_row(spark, change, tmp_path, lateness
     }
     found = {}
     for name in names:
-        run = run_to_end(engine.query(texts[name], name=name), tmp_path, name)
+        run = run_to_end(engine.query(texts[name], name=name), tmp_path / name)
         assert run.late_rows("s").num_rows == 0
         assert run.late_rows("s").schema.field("_time").type == pa.timestamp("us")
-        found[name] = rows_of(spark, tmp_path, name)
+        rows = spark.read.parquet(str(tmp_path / name / "out"))
+        found[name] = sorted(map(tuple, rows.collect()))
     day = datetime(2024, 3, 10)
     sums = [(ts, v, w) for (ts, _, v), w in zip(SPRING, (1, 2, 6, 8), strict=True)]
     wanted = {

@@ -109,10 +109,7 @@ class Adwin(KernelBank):
             given,
             self.n_seen,
             self._ready,
-            self._bucket_sums,
-            self._squares,
-            self._counts,
-            self._totals,
+            *self._windows,
             options.significance,
             options.min_part,
             options.check_every,
@@ -144,9 +141,12 @@ class Adwin(KernelBank):
         hits[self.n_seen[which] % options.check_every != 0] = False
         return hits
 
+    @property
+    def _windows(self) -> tuple[Floats, Floats, Ints, Floats]:
+        return self._bucket_sums, self._squares, self._counts, self._totals
+
     def _take(self, which: Ints, items: Floats) -> None:
-        state = (self._bucket_sums, self._squares, self._counts, self._totals)
-        self._make_room(take(which, items, *state))
+        self._make_room(take(which, items, *self._windows))
 
     def _make_room(self, last_row: int) -> None:
         """Keep the last row empty, so that the next item finds room for all its merges."""
@@ -155,16 +155,15 @@ class Adwin(KernelBank):
 
     def _adjust(self, which: Ints) -> None:
         options = self._options
-        state = (self._bucket_sums, self._squares, self._counts, self._totals)
-        cut_at_splits(which, *state, options.significance, options.min_part)
+        cut(which, *self._windows, options.significance, options.min_part, True)
         self._ready[which] = self._totals[which, 0] >= self.n_feedback
 
     def _change_point(self, which: Ints) -> Ints:
         # The oldest item that a cut would leave; the cut itself is the next state's.
         options, totals = self._options, self._totals[which]
         copies = (self._bucket_sums[which], self._squares[which], self._counts[which], totals)
-        cut = cut_at_splits if options.change_point == "split" else drop_stale
-        cut(np.arange(len(which)), *copies, options.significance, options.min_part)
+        at_split = options.change_point == "split"
+        cut(np.arange(len(which)), *copies, options.significance, options.min_part, at_split)
         return self.n_seen[which] - totals[:, 0].astype(np.int64)
 
 
@@ -236,7 +235,7 @@ def find_splits(
 
 
 @compiled
-def cut_at_splits(
+def cut(
     which: Ints,
     sums: Floats,
     squares: Floats,
@@ -244,35 +243,22 @@ def cut_at_splits(
     totals: Floats,
     significance: float,
     min_part: int,
+    at_split: bool,
 ) -> None:
-    """Cut windows at the border whose sides differ most, until no split is significant."""
+    """Cut windows until no split is significant.
+
+    At the border whose sides differ most or, as in the paper, by the oldest bucket each time.
+    """
     for j in range(len(which)):
         i = which[j]
         while True:
-            part = _newest_part(sums[i], counts[i], totals[i], min_part)
-            if part == 0.0:
-                break
+            part = totals[i, 0] - 0.5
+            if at_split:
+                part = _newest_part(sums[i], counts[i], totals[i], min_part)
+                if part == 0.0:
+                    break
             while totals[i, 0] > part:
                 _drop_oldest(sums[i], squares[i], counts[i], totals[i])
-            if not _splits(sums[i], counts[i], totals[i], significance, min_part):
-                break
-
-
-@compiled
-def drop_stale(
-    which: Ints,
-    sums: Floats,
-    squares: Floats,
-    counts: Ints,
-    totals: Floats,
-    significance: float,
-    min_part: int,
-) -> None:
-    """Drop the oldest buckets one at a time until no split is significant, as in the paper."""
-    for j in range(len(which)):
-        i = which[j]
-        while True:
-            _drop_oldest(sums[i], squares[i], counts[i], totals[i])
             if not _splits(sums[i], counts[i], totals[i], significance, min_part):
                 break
 

@@ -65,21 +65,15 @@ def log_likelihood(log_x: Floats, log_rest: Floats, a: Floats, b: Floats) -> Flo
 
 def standard_errors(a: Floats, b: Floats, n_items: int) -> tuple[Floats, Floats]:
     """Return the standard errors of a and b when fitted to so many items [(5), (6)]."""
-    rest_a, rest_b, _ = _curvature(a, b)
-    det = _determinant(a, b)
+    rest_a, rest_b, _, det = _information(a, b)
     return np.sqrt(rest_b / det / n_items), np.sqrt(rest_a / det / n_items)
 
 
-def _curvature(a: Floats, b: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the information of one item: both diagonal entries, and ψ1(a + b)."""
-    cross = polygamma(1, a + b)
-    return polygamma(1, a) - cross, polygamma(1, b) - cross, cross
-
-
-def _determinant(a: Floats, b: Floats) -> Floats:
+def _information(a: Floats, b: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return the information of one item: both diagonal entries, ψ1(a + b), the determinant."""
     tri_a, tri_b, tri_sum = polygamma(1, a), polygamma(1, b), polygamma(1, a + b)
     det: Floats = tri_a * tri_b - tri_sum * (tri_a + tri_b)
-    return det
+    return tri_a - tri_sum, tri_b - tri_sum, tri_sum, det
 
 
 def _maximum(log_x: Floats, log_rest: Floats, a: Floats, b: Floats) -> tuple[Floats, Floats]:
@@ -90,8 +84,7 @@ def _maximum(log_x: Floats, log_rest: Floats, a: Floats, b: Floats) -> tuple[Flo
         at_a, at_b, one, other = a[rows], b[rows], log_x[rows], log_rest[rows]
         common = digamma(at_a + at_b)
         slope_a, slope_b = one - digamma(at_a) + common, other - digamma(at_b) + common
-        curve_a, curve_b, cross = _curvature(at_a, at_b)
-        det = _determinant(at_a, at_b)
+        curve_a, curve_b, cross, det = _information(at_a, at_b)
         step_a = (curve_b * slope_a + cross * slope_b) / det
         step_b = (curve_a * slope_b + cross * slope_a) / det
         size = _step_size(one, other, at_a, at_b, step_a, step_b)

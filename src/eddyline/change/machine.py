@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from eddyline.data.arrays import pack, unpack
-from eddyline.data.jit import load
+from eddyline.data.jit import compiled, load
 from eddyline.errors import QueryError, StateError
 
 if TYPE_CHECKING:
@@ -330,6 +330,30 @@ def plain(items: Floats) -> Floats:
     """Return items in the one form of array that kernels are compiled for."""
     is_plain = items.flags.c_contiguous and items.flags.writeable
     return items if is_plain else items.copy()
+
+
+@compiled
+def insert(ordered: Floats, n_held: int, x: float) -> int:
+    """Put x in the place that keeps the order of ``n_held`` items; return the place."""
+    place = int(np.searchsorted(ordered[:n_held], x))
+    for r in range(n_held, place, -1):
+        ordered[r] = ordered[r - 1]
+    ordered[place] = x
+    return place
+
+
+@compiled
+def replace(ordered: Floats, gone: float, x: float) -> int:
+    """Put x in the place that keeps the order, and close the gap of one that equals ``gone``."""
+    r = int(np.searchsorted(ordered, gone))
+    while r + 1 < len(ordered) and ordered[r + 1] < x:
+        ordered[r] = ordered[r + 1]
+        r += 1
+    while r > 0 and ordered[r - 1] > x:
+        ordered[r] = ordered[r - 1]
+        r -= 1
+    ordered[r] = x
+    return r
 
 
 def _lengthened(rows: NDArray[Any], length: int) -> NDArray[Any]:

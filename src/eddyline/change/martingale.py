@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.machine import KernelBank
+from eddyline.change.machine import KernelBank, insert, replace
 from eddyline.data.jit import compiled
 from eddyline.options import in_range, is_switch
 
@@ -137,8 +137,14 @@ def check(
     strange = np.empty(recent.shape[1])
     for j in range(len(which)):
         i = which[j]
-        n_held, place = _insert(recent[i], ordered[i], n_items[i], items[j])
+        slot = n_items[i] % recent.shape[1]
+        if n_items[i] < recent.shape[1]:
+            place = insert(ordered[i], slot, items[j])
+        else:
+            place = replace(ordered[i], recent[i, slot], items[j])
+        recent[i, slot] = items[j]
         n_items[i] += 1
+        n_held = min(n_items[i], recent.shape[1])
         _strangeness(ordered[i], n_held, strange)
         mine = strange[place]
         n_more, n_same = 0, 0
@@ -153,25 +159,6 @@ def check(
         log_values[i] = max(log_values[i], floor)
         hits[j] = log_values[i] > threshold
     return hits
-
-
-@compiled
-def _insert(recent: Floats, ordered: Floats, n_before: int, x: float) -> tuple[int, int]:
-    """Add an item, in place of the oldest if there is no room; return number and rank of x."""
-    capacity = len(recent)
-    slot = n_before % capacity
-    n_held = min(n_before, capacity)
-    if n_before >= capacity:
-        gone = np.searchsorted(ordered[:n_held], recent[slot])
-        for r in range(gone, n_held - 1):
-            ordered[r] = ordered[r + 1]
-        n_held -= 1
-    recent[slot] = x
-    place = int(np.searchsorted(ordered[:n_held], x))
-    for r in range(n_held, place, -1):
-        ordered[r] = ordered[r - 1]
-    ordered[place] = x
-    return n_held + 1, place
 
 
 @compiled

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.machine import KernelBank
+from eddyline.change.machine import KernelBank, insert, replace
 from eddyline.data.jit import compiled
 from eddyline.errors import OptionError
 from eddyline.options import in_range
@@ -183,12 +183,12 @@ def take(
             now = currents[i, begin_now : begin_now + n_now]
             n_before = n_items[i]
             if n_before < n_base:
-                _insert(base, n_before, items[j])
+                insert(base, n_before, items[j])
             elif n_before < n_base + n_now:
-                _insert(now, n_before - n_base, items[j])
+                insert(now, n_before - n_base, items[j])
             else:
                 gone = newest[i, (n_before - n_now) % newest.shape[1]]
-                _replace(now, gone, items[j])
+                replace(now, gone, items[j])
             if n_before >= n_base + n_now and kuiper(base, now) > limits[pair]:
                 hits[j] = True
             begin_base += n_base
@@ -237,7 +237,7 @@ def largest_distances(
         for t in range(n_items):
             largest[run] = max(largest[run], kuiper(base, now))
             x = rng.random()
-            _replace(now, ring[t % n_now], x)
+            replace(now, ring[t % n_now], x)
             ring[t % n_now] = x
     return largest
 
@@ -254,24 +254,3 @@ def kuiper_tail(distance: float, n_base: int, n_now: int) -> float:
         square = (j * z) ** 2
         tail += 2.0 * (4.0 * square - 1.0) * math.exp(-2.0 * square)
     return min(tail, 1.0)
-
-
-@compiled
-def _insert(ordered: Floats, n_held: int, x: float) -> None:
-    place = np.searchsorted(ordered[:n_held], x)
-    for r in range(n_held, place, -1):
-        ordered[r] = ordered[r - 1]
-    ordered[place] = x
-
-
-@compiled
-def _replace(ordered: Floats, gone: float, x: float) -> None:
-    """Put x in the place that keeps the order, and close the gap of one that equals ``gone``."""
-    r = np.searchsorted(ordered, gone)
-    while r + 1 < len(ordered) and ordered[r + 1] < x:
-        ordered[r] = ordered[r + 1]
-        r += 1
-    while r > 0 and ordered[r - 1] > x:
-        ordered[r] = ordered[r - 1]
-        r -= 1
-    ordered[r] = x

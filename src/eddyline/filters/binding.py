@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import Predicate
-    from eddyline.sql.analysis import SqlAnalysis
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,6 @@ class NativeFilter:
     """A SQL predicate in a form that never raises."""
 
     name: str
-    text: str
-    """The predicate as it was written."""
     safe_text: str
     """Form that moves: true wherever the predicate is true or raises, else not true."""
     columns: frozenset[str] = frozenset()
@@ -112,32 +109,28 @@ def bind(
                 word = "guarded" if predicate.deterministic else "not deterministic"
                 pinned.append(_barrier(predicate, f"it was declared {word}"))
             continue
-        found = _analysed(predicate, columns, ansi=ansi)
+        found = analyse(
+            predicate.text,
+            columns,
+            name=predicate.name,
+            ansi=ansi,
+            qualifiers=None,
+            can_raise=predicate.can_raise,
+            deterministic=predicate.deterministic,
+        )
         read = frozenset(found.columns)
         if not found.is_deterministic:
             close(predicate)
             pinned.append(_barrier(predicate, found.reason))
         elif not found.may_raise:
-            native.append(NativeFilter(predicate.name, predicate.text, predicate.text, read))
+            native.append(NativeFilter(predicate.name, predicate.text, read))
         else:
             (checks if found.safe_text is None else split).append(predicate)
             pinned.append(_check(predicate, found.reason, is_split=found.safe_text is not None))
             if found.safe_text is not None:
-                native.append(NativeFilter(predicate.name, predicate.text, found.safe_text, read))
+                native.append(NativeFilter(predicate.name, found.safe_text, read))
     close(None)
     return BoundConjunction(tuple(segments), (*checks, *split), tuple(pinned))
-
-
-def _analysed(predicate: SqlPredicate, columns: Mapping[str, str], *, ansi: bool) -> SqlAnalysis:
-    return analyse(
-        predicate.text,
-        columns,
-        name=predicate.name,
-        ansi=ansi,
-        qualifiers=None,
-        can_raise=predicate.can_raise,
-        deterministic=predicate.deterministic,
-    )
 
 
 def _barrier(predicate: Predicate, reason: str) -> Pinned:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +33,12 @@ def map_batches(rows: DataFrame, task: BatchTask, schema: Any) -> DataFrame:
     numbered = _numbered(rows)
     if numbered is rows:
         return rows.mapInArrow(task, schema)
-    return numbered.mapInArrow(_Named(task, tuple(rows.columns)).batches, schema)
+    names = rows.columns
+
+    def named(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(batch.rename_columns(names) for batch in batches)
+
+    return numbered.mapInArrow(named, schema)
 
 
 def map_groups(
@@ -61,29 +65,13 @@ def _numbered(rows: DataFrame) -> DataFrame:
     return rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A task that gets the original names of numbered columns."""
-
-    task: Callable[..., Any]
-    names: tuple[str, ...]
-
-    def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from self.task(batch.rename_columns(list(self.names)) for batch in batches)
-
-
 def begin_task() -> None:
     """Do what each task of ours does first in a Python worker."""
-    quiet_when_cut_short()
-    if is_in_task():
-        leave_out_of_collections()
-
-
-def is_in_task() -> bool:
-    """Return whether this process is a worker of Spark's, with a task that runs."""
     from pyspark import TaskContext  # noqa: PLC0415 - there is one only inside a task
 
-    return TaskContext.get() is not None
+    quiet_when_cut_short()
+    if TaskContext.get() is not None:
+        leave_out_of_collections()
 
 
 def leave_out_of_collections() -> None:

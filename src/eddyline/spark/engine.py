@@ -35,7 +35,7 @@ from eddyline.spark.starting import SparkTrigger, trigger_text
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -214,25 +214,27 @@ class Engine(Catalog):
 
     def _check_new(self, kind: str, name: str, *, replace: bool) -> None:
         checked_folder_name(f"name of a {kind}", name)
-        for known in (*self.relations, *self.results):
-            if known.lower() == name.lower():
-                kind = "table" if known in self.tables else "stream"
-                self._check_replaced(kind, known, name, replace=replace)
+        self._check_replaced("table", self.tables, name, replace=replace)
+        self._check_replaced("stream", [*self.streams, *self.results], name, replace=replace)
 
-    def _check_replaced(self, kind: str, known: str, name: str, *, replace: bool) -> None:
-        if not replace:
-            msg = (
-                f"{kind} {known!r} exists already; choose another name than {name!r}, or "
-                f"replace it: replace=True"
-            )
-            raise QueryError(msg, name=name)
-        self._check_unused(kind, known)
+    def _check_replaced(self, kind: str, names: Iterable[str], name: str, *, replace: bool) -> None:
+        """Raise QueryError if a name is among others in any case, and may not be replaced."""
+        for known in names:
+            if known.lower() == name.lower():
+                if not replace:
+                    msg = (
+                        f"{kind} {known!r} exists already; choose another name than {name!r}, or "
+                        f"replace it: replace=True"
+                    )
+                    raise QueryError(msg, name=name)
+                self._check_unused(kind, known)
 
     def _check_unused(self, kind: str, name: str) -> None:
         """Raise QueryError if a query that runs uses what has the name."""
         for query in self.queries.values():
             is_it = kind == "query" and query.name == name
-            if (is_it or (kind != "query" and self._uses(query, name))) and self._runs(query):
+            uses = is_it or (kind != "query" and self._uses(query, name))
+            if uses and self._is_running(query.name):
                 used = "runs" if is_it else f"is used by query {query.name!r}, which runs"
                 msg = f"{kind} {name!r} {used}; stop that run first"
                 raise QueryError(msg, name=name, query=query.name)
@@ -243,12 +245,9 @@ class Engine(Catalog):
         inner = (made for each, made in self.results.items() if each.lower() in said)
         return name.lower() in said or any(self._uses(made, name) for made in inner)
 
-    def _runs(self, query: Query) -> bool:
-        try:
-            self.check_not_running(query.name)
-        except QueryError:
-            return True
-        return False
+    def _is_running(self, name: str) -> bool:
+        active = [each.name for each in self.spark.streams.active]
+        return name in active or any(each.is_running(name) for each in self.groups)
 
     @staticmethod
     def _make_room(name: str, *places: dict[str, Any]) -> None:
@@ -259,7 +258,7 @@ class Engine(Catalog):
 
     def _check_free(self, name: str, *, replace: bool) -> None:
         if checked_folder_name("name of a query", name) in self.queries:
-            self._check_replaced("query", name, name, replace=replace)
+            self._check_replaced("query", [name], name, replace=replace)
 
     def __enter__(self) -> Self:
         """Return the engine, whose queries are stopped when the block ends."""
@@ -292,9 +291,7 @@ class Engine(Catalog):
             QueryError: the name is taken, or the function cannot be a predicate.
         """
         checked_text("name of a function", name)
-        for known in self.functions:
-            if known.lower() == name.lower():
-                self._check_replaced("function", known, name, replace=replace)
+        self._check_replaced("function", self.functions, name, replace=replace)
         if isinstance(fn, FunctionPredicate) and reads is None and not options:
             made = fn
         else:
@@ -317,9 +314,8 @@ class Engine(Catalog):
             OptionError: it lacks a method.
         """
         checked_text("name of an aggregate", name)
-        for known in (*self.aggregates, *AGGREGATES):
-            if known.lower() == name.lower():
-                self._check_replaced("aggregate", known, name, replace=replace)
+        known = (*self.aggregates, *AGGREGATES)
+        self._check_replaced("aggregate", known, name, replace=replace)
         own = made() if isinstance(made, type) else made
         UserMonoid(own)  # says what it lacks
         self._make_room(name, self.aggregates)
@@ -408,14 +404,15 @@ class Engine(Catalog):
             raise QueryError(msg, name=name)
         source: list[Step] = [ReadStep(stream, stream)]
         relations: Mapping[str, Relation] = self.relations
-        if stream in self.results:
-            source = inlined(self.results[stream].steps, stream)
-            relations = self.results[stream].relations
-        elif stream not in self.streams:
+        if (read := self.results.get(stream)) is not None:
+            source, relations = inlined(read.steps, stream), read.relations
+            df, time = read.shape, read.time
+        elif stream in self.streams:
+            df, time = self.relations[stream].df, self.relations[stream].time
+        else:
             known = [*self.streams, *self.results]
             raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
         shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": as_struct}
-        df, time = self._rows_of(stream)
         made = Query(
             name,
             "",
@@ -428,13 +425,6 @@ class Engine(Catalog):
         )
         self.queries[name] = made
         return made
-
-    def _rows_of(self, stream: str) -> tuple[DataFrame, str | None]:
-        """Return the rows of a stream or of a query's results, and their event time, if any."""
-        made = self.results.get(stream)
-        if made is None:
-            return self.relations[stream].df, self.relations[stream].time
-        return made.shape, made.time
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""
@@ -543,6 +533,5 @@ class Engine(Catalog):
 
     def check_not_running(self, name: str) -> None:
         """Raise QueryError if a query of that name is running."""
-        active = [each.name for each in self.spark.streams.active]
-        if name in active or any(each.is_running(name) for each in self.groups):
+        if self._is_running(name):
             raise already_running(name, RENAME)

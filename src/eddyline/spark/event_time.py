@@ -30,6 +30,7 @@ from eddyline.errors import LatenessWarning, LateRowsWarning, UnboundedStateWarn
 from eddyline.query.query import UNITS
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX
+from eddyline.spark.stream_files import stream_options
 from eddyline.state.event_time import earlier
 from eddyline.state.late_rows import write_late_table
 from eddyline.state.rows import ALWAYS
@@ -304,8 +305,8 @@ def interval_text(us: int) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
-LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
-"""Options of Spark's file source, lowered, that cut the files that exist into several batches."""
+LIMITS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
+"""Options of Spark's file source that cut the files that exist into several batches."""
 
 
 def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> None:
@@ -335,17 +336,9 @@ def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> N
 
 def _limit_of(source: DataFrame) -> str:
     """Return the option by which Spark cuts the files of a stream into batches; empty if none."""
-    frame: Any = source
-    try:
-        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
-        java = source.sparkSession.sparkContext._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
-        for leaf in java.asJava(leaves):
-            if leaf.getClass().getSimpleName() == "StreamingRelation":
-                for name in java.asJava(leaf.dataSource().options()):
-                    if name.lower() in LIMITS:
-                        return str(name)
-    except Exception:  # noqa: BLE001 - it is a hint only, from inside Spark
-        return ""
+    with contextlib.suppress(Exception):  # it is a hint only, from inside Spark
+        given = stream_options(source)
+        return next((name for name in LIMITS if name.lower() in given), "")
     return ""
 
 

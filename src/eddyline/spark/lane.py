@@ -37,6 +37,7 @@ from eddyline.spark.stream_files import (
     columns_of,
     each_of,
     kind_of,
+    option_names,
     path_of,
     renamed_by,
 )
@@ -300,8 +301,7 @@ def _columns_of_files(leaf: Any) -> set[str]:
             raise Refused(f"the table gives {each['name']!r} values that files do not have")
     if any(name.startswith("_tmp_metadata") for name in names):
         raise Refused("a column has a name that Spark fills by itself")
-    given = {str(each).lower() for each in each_of(options.keys().toSeq())}
-    if refused := given & _REFUSED_OPTIONS:
+    if refused := option_names(options) & _REFUSED_OPTIONS:
         raise Refused(f"its reader has the option {min(refused)}")
     return names
 

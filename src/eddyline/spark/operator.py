@@ -8,7 +8,6 @@ nothing. ``spark.operators`` lists the operators by their steps.
 from __future__ import annotations
 
 import base64
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -16,7 +15,7 @@ from eddyline.errors import StateError
 from eddyline.runtime.journal import newest_attempts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -95,13 +94,11 @@ class Observed:
 
     def reports(self, metric: str) -> list[TaskReport[Any]]:
         """Return the reports of the job's tasks, each task once."""
-        return newest_attempts(_as_bytes(self.metrics, metric))
-
-
-def _as_bytes(metrics: Mapping[str, Any], name: str) -> list[bytes]:
-    """Return a metric of collected binaries; the progress gives them as text in base 64."""
-    values = metrics.get(name) or []
-    return [base64.b64decode(value) if isinstance(value, str) else bytes(value) for value in values]
+        values = self.metrics.get(metric) or []
+        # The progress of a stream gives binaries as text in base 64.
+        return newest_attempts(
+            [base64.b64decode(each) if isinstance(each, str) else bytes(each) for each in values]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +111,9 @@ class Laid:
     """Its reports, which come when the result is computed."""
     look_at: DataFrame | None = None
     """The same rows without any observation of them, where the next operator may look at them."""
-    counted: Counted | None = None
-    """The number of its rows, where its reports tell that: each row that is observed once more
-    crosses from one piece of Spark's code to another."""
+    counted: Counted | int | None = None
+    """The number of its rows, if it is known or its reports tell it: each row that is observed once
+    more crosses from one piece of Spark's code to another."""
     table: pa.Table | None = None
     """The result, where the driver holds it and ``Batch.takes_arrow``; ``df`` then only tells the
     columns."""
@@ -190,15 +187,6 @@ class Covering(Protocol):
         ...
 
 
-class Filter(Protocol):
-    """A filter that an operator behind it may evaluate."""
-
-    predicates: tuple[Predicate, ...]
-    """Its conjuncts as written."""
-    covered_by: Covering | None
-    """That operator; None if there is none."""
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """The place of an operator: the rows that it will be laid over, and its query."""
@@ -211,7 +199,7 @@ class Site:
     """Options of the query as they were given; the operator takes those of its kind."""
     is_source: bool = True
     """Whether the rows are those of a stream, and not the result of another operator."""
-    filters: tuple[Filter, ...] | None = ()
+    filters: tuple[Operator, ...] | None = ()
     """The filters between the rows and those of the stream; None if there are other steps."""
     stream: DataFrame | None = None
     """The rows of the stream; None if these rows are they."""
@@ -280,8 +268,10 @@ class Operator:
 
     task_module: str = ""
     """The module of its tasks in Python workers, if it has some that import much."""
+    predicates: tuple[Predicate, ...] = ()
+    """Its conjuncts as written, if it is a filter that an operator behind it may evaluate."""
     covered_by: Covering | None = None
-    """The operator behind it that may evaluate it, if it is a filter."""
+    """That operator; None if there is none."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 
@@ -381,6 +371,11 @@ class Operator:
         """Its plans that could be others, each of a component of its own."""
         return ()
 
+    @property
+    def saves(self) -> tuple[Choice, ...]:
+        """The choices whose state is saved; also those that have only one plan."""
+        return self.choices
+
     def records(self) -> tuple[Record, ...]:
         """Return the numbers of each part of the operator after a batch.
 
@@ -402,9 +397,9 @@ class Operator:
     def snapshot(self) -> Any:
         """Return the learned state, as values that msgspec encodes; None if nothing is saved.
 
-        That is the state of its choices, by component, unless it has more.
+        That is the state of what it ``saves``, by component, unless it has more.
         """
-        states = {choice.component: choice.snapshot() for choice in self.choices}
+        states = {each.component: each.snapshot() for each in self.saves}
         return {name: state for name, state in states.items() if state} or None
 
     def restore(self, state: Any) -> None:
@@ -416,9 +411,9 @@ class Operator:
         if not isinstance(state, dict):
             msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
             raise StateError(msg, operator=self.name)
-        for choice in self.choices:
-            if choice.component in state:
-                choice.restore(state[choice.component])
+        for each in self.saves:
+            if each.component in state:
+                each.restore(state[each.component])
 
 
 @runtime_checkable
@@ -486,22 +481,3 @@ class Merging(Protocol):
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result, with what is left for them to do."""
         ...
-
-
-def collected(pending: Iterable[Pending], timeout_s: float) -> tuple[list[Observed], list[Pending]]:
-    """Return the observations of jobs, and those still awaited.
-
-    Args:
-        pending: what jobs will observe.
-        timeout_s: how long to wait for all of them together (s).
-    """
-    deadline = time.monotonic() + timeout_s
-    observed: list[Observed] = []
-    waiting: list[Pending] = []
-    for each in pending:
-        found = each.observed(max(0.0, deadline - time.monotonic()))
-        if found is None:
-            waiting.append(each)
-        else:
-            observed.append(found)
-    return observed, waiting

@@ -105,13 +105,6 @@ class Counted:
     metric: str = "n"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownCount:
-    """The number of some rows, where it is known before a job runs."""
-
-    n: int
-
-
 class RowCount:
     """The number of rows that pass, observed."""
 

@@ -6,6 +6,7 @@ for a minute. For tasks of buckets it has one, as the daemon that forks workers 
 """
 
 from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
 
@@ -121,18 +122,17 @@ class SessionStart:
     """A local session that is started, with its workers, on another thread."""
 
     def __init__(self) -> None:
-        self._made: list[SparkSession] = []
-        self._failed: list[BaseException] = []
+        self._made: Future[SparkSession] = Future()
         # A daemon: where rules cannot be read, nobody waits for Spark.
-        self._thread = Thread(target=self._start, daemon=True)
-        self._thread.start()
+        Thread(target=self._start, daemon=True).start()
 
     def _start(self) -> None:
         try:
-            self._made.append(session())
-            start_workers(self._made[0])
+            made = session()
+            start_workers(made)
+            self._made.set_result(made)
         except BaseException as error:  # noqa: BLE001 - raised again below
-            self._failed.append(error)
+            self._made.set_exception(error)
 
     def result(self) -> SparkSession:
         """Return the session once it and its workers have started.
@@ -140,7 +140,4 @@ class SessionStart:
         Raises:
             SourceError: there is no Java that Spark can run on.
         """
-        self._thread.join()
-        if self._failed:
-            raise self._failed[0]
-        return self._made[0]
+        return self._made.result()

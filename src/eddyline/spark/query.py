@@ -274,7 +274,13 @@ class Query:
                 process runs with it.
             SourceError: the sink's path cannot be written.
         """
-        self.check_can_start()
+        self.check_not_running()
+        if not self.source.isStreaming:
+            msg = (
+                f"{self.name!r} reads batch DataFrames; get its results by .to_df(), such as "
+                f"query.to_df().write.parquet(…)"
+            )
+            raise QueryError(msg, query=self.name)
         if state is not None and not self.is_stateful:
             msg = f"{self.name!r} keeps no state beside its checkpoint; leave out state={state!r}"
             raise OptionError(msg, query=self.name, state=state)
@@ -304,16 +310,6 @@ class Query:
         for each in self._new_operators():
             df = each.once(df)
         return df
-
-    def check_can_start(self) -> None:
-        """Raise QueryError if a query of its name is running, or if it reads no stream."""
-        self.check_not_running()
-        if not self.source.isStreaming:
-            msg = (
-                f"{self.name!r} reads batch DataFrames; get its results by .to_df(), such as "
-                f"query.to_df().write.parquet(…)"
-            )
-            raise QueryError(msg, query=self.name)
 
     def job(self, state: str | None = None) -> Job:
         """Return the job of a run of the query alone.

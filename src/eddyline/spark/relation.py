@@ -189,23 +189,25 @@ def checked_relation(what: str, df: DataFrame, time: str | None, lateness: str |
         OptionError: there is a lateness without a time, or it is no interval.
     """
     check_time(what, df.columns, time, lateness)
-    if time is not None and lateness is not None:
-        if _is_learned(checked_text(f"lateness of {what}", lateness)):
-            _share(lateness, what)
-            return Relation(df, time, lateness)
-        check_span(f"lateness {lateness!r:.60} of {what}", micros_in(lateness), lateness=lateness)
-        if time_type(df, time, what) == LOCAL:
-            lateness_of(Relation(df, time, lateness), what)
-            return Relation(df, time, lateness)
-        try:
-            _watermarked(df, time, lateness)
-        except PySparkException as error:
-            msg = (
-                f"{what}: {time!r} cannot be its time with lateness {lateness!r}, "
-                f"which is an interval such as '1 minute': {error}"
-            )
-            raise OptionError(msg, lateness=lateness) from error
-    return Relation(df, time, lateness)
+    relation = Relation(df, time, lateness)
+    if time is None or lateness is None:
+        return relation
+    if _is_learned(checked_text(f"lateness of {what}", lateness)):
+        _share(lateness, what)
+        return relation
+    check_span(f"lateness {lateness!r:.60} of {what}", micros_in(lateness), lateness=lateness)
+    if time_type(df, time, what) == LOCAL:
+        lateness_of(relation, what)
+        return relation
+    try:
+        _watermarked(df, time, lateness)
+    except PySparkException as error:
+        msg = (
+            f"{what}: {time!r} cannot be its time with lateness {lateness!r}, "
+            f"which is an interval such as '1 minute': {error}"
+        )
+        raise OptionError(msg, lateness=lateness) from error
+    return relation
 
 
 def _watermarked(df: DataFrame, time: str, lateness: str) -> DataFrame:

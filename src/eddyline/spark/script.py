@@ -13,7 +13,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
-from eddyline.query.script import OF_STREAMS, collected
+from eddyline.query.script import OF_STREAMS, CreateAggregate, CreateStream, CreateTable, collected
 from eddyline.runtime.checkpoint import checked_changed
 from eddyline.spark.analysis import reason_of, unlogged
 from eddyline.spark.engine import Engine
@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.errors import EddylineError
-    from eddyline.query.script import CreateQuery, CreateResult, CreateRules, Script
+    from eddyline.query.script import (
+        CreateFunction,
+        CreateQuery,
+        CreateResult,
+        CreateRules,
+        Script,
+    )
     from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
 
@@ -212,26 +218,26 @@ def _define(
 ) -> None:
     """Give the engine the streams, tables and functions of a script that have no problem yet."""
     without = broken(problems)
-    for stream in script.streams:
-        options = dict(stream.options)
-        time, lateness, key = (options.pop(option, None) for option in OF_STREAMS)
-        if stream.name not in without:
-            with collected(problems, stream.name):
-                df = _source(engine.spark, stream.name, options)
-                engine.stream(stream.name, df, time=time, lateness=lateness, key=key)
-    for table in script.tables:
-        if table.name not in without:
-            with collected(problems, table.name):
-                engine.table(table.name, _table(engine.spark, table.name, table.options))
-    for function in script.functions:
-        if function.name not in without:
-            with collected(problems, function.name):
-                engine.function(function.name, imported(function.name, function.target))
-    for aggregate in script.aggregates:
-        if aggregate.name not in without:
-            with collected(problems, aggregate.name):
-                engine.aggregate(aggregate.name, imported(aggregate.name, aggregate.target))
+    for made in (*script.streams, *script.tables, *script.functions, *script.aggregates):
+        if made.name not in without:
+            with collected(problems, made.name):
+                _add(engine, made)
     _send_by_value(folder)
+
+
+def _add(
+    engine: Engine, made: CreateStream | CreateTable | CreateFunction | CreateAggregate
+) -> None:
+    name = made.name
+    if isinstance(made, CreateStream):
+        given: dict[str, Any] = {option: made.options.get(option) for option in OF_STREAMS}
+        engine.stream(name, _read(engine.spark, "stream", made), **given)
+    elif isinstance(made, CreateTable):
+        engine.table(name, _read(engine.spark, "table", made))
+    elif isinstance(made, CreateAggregate):
+        engine.aggregate(name, imported(name, made.target))
+    else:
+        engine.function(name, imported(name, made.target))
 
 
 def _send_by_value(folder: Path) -> None:
@@ -245,32 +251,22 @@ def _send_by_value(folder: Path) -> None:
 
 
 @unlogged()
-def _source(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
-    """Return the streaming DataFrame that a script describes."""
-    rest = dict(options)
-    kind = rest.pop("format")
-    path, schema = rest.pop("path", None), rest.pop("schema", None)
+def _read(spark: SparkSession, what: str, made: CreateStream | CreateTable) -> DataFrame:
+    """Return the DataFrame of a stream or a table that a script describes."""
+    is_stream, options = isinstance(made, CreateStream), dict(made.options)
+    for name in OF_STREAMS if is_stream else ():
+        options.pop(name, None)
+    kind = options.pop("format")
+    path, schema = options.pop("path", None), options.pop("schema", None)
     try:
-        reader = spark.readStream.format(kind).options(**rest)
-        if schema is None and kind in FILE_FORMATS and path is not None:
-            reader = reader.schema(spark.read.format(kind).options(**rest).load(path).schema)
-        elif schema is not None:
+        reader: Any = (spark.readStream if is_stream else spark.read).format(kind)
+        reader = reader.options(**options)
+        if schema is not None:
             reader = reader.schema(schema)
-        return reader.load(path)
+        elif is_stream and kind in FILE_FORMATS and path is not None:
+            reader = reader.schema(spark.read.format(kind).options(**options).load(path).schema)
+        found: DataFrame = reader.load(path)
+        return found
     except (PySparkException, Py4JJavaError) as error:
-        msg = f"stream {name!r}: cannot read {kind} from {path}: {reason_of(error)}"
-        raise SourceError(msg, stream=name) from error
-
-
-@unlogged()
-def _table(spark: SparkSession, name: str, options: Mapping[str, str]) -> DataFrame:
-    """Return the DataFrame of a table that a script describes."""
-    rest = dict(options)
-    kind = rest.pop("format")
-    path, schema = rest.pop("path", None), rest.pop("schema", None)
-    try:
-        reader = spark.read.format(kind).options(**rest)
-        return (reader if schema is None else reader.schema(schema)).load(path)
-    except (PySparkException, Py4JJavaError) as error:
-        msg = f"table {name!r}: cannot read {kind} from {path}: {reason_of(error)}"
-        raise SourceError(msg, table=name) from error
+        msg = f"{what} {made.name!r}: cannot read {kind} from {path}: {reason_of(error)}"
+        raise SourceError(msg, **{what: made.name}) from error

@@ -79,14 +79,15 @@ def session(
     Example:
         >>> spark = el.session({"spark.sql.shuffle.partitions": "8"})  # doctest: +SKIP
     """
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - after the check for Java
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - Spark loads slowly
+    from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", DEFAULTS["spark.driver.host"])
     is_new = SparkSession.getActiveSession() is None
-    if is_new:
-        check_java()
+    if is_new and (wrong := java.problem()) is not None:
+        raise SourceError(wrong)
     settings = {**DEFAULTS, **(conf or {}), **more}
     # Executors of a local cluster start in folders of their own.
     is_local = re.fullmatch(r"local(\[.*\])?", settings.get("spark.master", master)) is not None
@@ -98,7 +99,8 @@ def session(
     # Interrupted half way, Spark would leave a JVM that nobody can stop.
     with noting_interrupts() as is_interrupted:
         if is_new and not _is_remote(settings):
-            _start_context({"spark.master": master, "spark.app.name": app, **settings})
+            all_settings = {"spark.master": master, "spark.app.name": app, **settings}
+            SparkContext.getOrCreate(SparkConf().setAll([*all_settings.items()]))
         # The context sets a handler of its own, which calls Spark in the middle of another call.
         with noting_interrupts() as is_interrupted_later:
             made = builder.getOrCreate()
@@ -138,12 +140,6 @@ def _is_remote(settings: Mapping[str, str]) -> bool:
     )
 
 
-def _start_context(settings: Mapping[str, str]) -> None:
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - after the check for Java
-
-    SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
-
-
 def stop_active() -> None:
     """Stop Spark, if it runs, before its JVM notices by itself that its process has ended."""
     from pyspark.sql import SparkSession  # noqa: PLC0415
@@ -174,17 +170,6 @@ def is_ansi(spark: SparkSession) -> bool:
 def is_on(spark: SparkSession, setting: str, default: str = "false") -> bool:
     """Return whether a setting is true; Spark takes it in any case."""
     return str(spark.conf.get(setting, default)).lower() == "true"
-
-
-def check_java() -> None:
-    """Check that Spark will find a Java that it can run on.
-
-    Raises:
-        SourceError: it will not; one line says what to install.
-    """
-    wrong = java.problem()
-    if wrong is not None:
-        raise SourceError(wrong)
 
 
 LOOK_EVERY_S = 0.02

@@ -240,9 +240,13 @@ def stream_options(stream: DataFrame) -> set[str]:
         node = todo.pop()
         todo.extend(each_of(node.children()))
         if kind_of(node) == "StreamingRelation":
-            names = each_of(node.dataSource().options().keys().toSeq())
-            found.update(str(each).lower() for each in names)
+            found |= option_names(node.dataSource().options())
     return found
+
+
+def option_names(options: Any) -> set[str]:
+    """Return the names of the options of a reader, in small letters."""
+    return {str(each).lower() for each in each_of(options.keys().toSeq())}
 
 
 def _column_of(df: DataFrame, name: str) -> str | None:
@@ -295,8 +299,7 @@ def _is_plain_parquet(relation: Any) -> bool:
     source = relation.dataSource()
     if str(source.className()).lower() != "parquet":
         return False
-    names = {str(each).lower() for each in each_of(source.options().keys().toSeq())}
-    return not names & LEAVING_OUT
+    return not option_names(source.options()) & LEAVING_OUT
 
 
 def path_of(uri: str) -> str | None:

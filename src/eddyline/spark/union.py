@@ -77,13 +77,9 @@ class _Union(Operator):
     time: str | None
 
     def __init__(self, site: Site) -> None:
+        self.query = site.query
         self.left: Mapping[str, Any] = site.options
         self.times: Mapping[str, int] = {}
-
-    @property
-    def before(self) -> tuple[Operator, ...]:
-        """The operators that come before it."""
-        raise NotImplementedError
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result."""
@@ -107,12 +103,11 @@ class UnionOperator(_Union):
         places = {each.time for each in parts}
         place = places.pop() if len(places) == 1 else None
         self.time = None if place is None else first[place]
+        self._clock: StreamClock | None = None
         if self.time is not None:
             check_one_type(
                 site.query, ((each.stream, each.relation.df, each.relation.time) for each in parts)
             )
-        self._clock: StreamClock | None = None
-        if self.time is not None:
             names = [f"{each.stream} ({number})" for number, each in enumerate(parts, 1)]
             own = lateness_rule(
                 {name: each.relation for name, each in zip(names, parts, strict=True)},
@@ -168,7 +163,6 @@ class MadeUnion(_Union):
     def __init__(self, step: UnionStep, makers: Sequence[Sequence[Step]], site: Site) -> None:
         super().__init__(site)
         assert site.lay_out is not None
-        self.query = site.query
         named = zip(step.inputs, makers, strict=True)
         laid = {name: site.lay_out(own, name) for name, own in named}
         self.trunk = Trunk([each.source for each in laid.values()])

@@ -159,9 +159,10 @@ def upkeep_of(
     spare = length * SPARE if hot is None or hot >= length else hot * HOT_SPARE
 
     def fits(group: Sequence[RunFile]) -> bool:
+        first = min(run.first_start for run in group)
         if length == FOREVER:
-            return hot is None or _spread_of_starts(group) <= spare
-        return _spread(group) <= length + spare
+            return hot is None or max(run.last_start for run in group) - first <= spare
+        return max(run.last_end for run in group) - first <= length + spare
 
     stay = tuple(run for run in runs if run.last_end >= horizon)
     for first in range(len(stay) - FAN_IN + 1):
@@ -183,13 +184,3 @@ def _size(run: RunFile) -> int:
         n_rows //= FAN_IN
         power += 1
     return power
-
-
-def _spread_of_starts(group: Sequence[RunFile]) -> int:
-    """Return the time from the first start of runs to their last one (µs)."""
-    return max(run.last_start for run in group) - min(run.first_start for run in group)
-
-
-def _spread(group: Sequence[RunFile]) -> int:
-    """Return the time from the first start of runs to their last end (µs)."""
-    return max(run.last_end for run in group) - min(run.first_start for run in group)

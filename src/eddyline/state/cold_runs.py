@@ -162,11 +162,8 @@ def cooled(
         OSError: a run cannot be read, or a filter written.
     """
     parts = [each.after(horizon) for each in before if each.filter.last_end >= horizon]
-    parts += [
-        ColdRuns(write_filter(files, folder, [each], [opened(each)]), each)
-        for each in runs
-        if each.last_end >= horizon
-    ]
+    stay = (each for each in runs if each.last_end >= horizon)
+    parts += [cold_run(files, folder, each, opened(each)) for each in stay]
     while due := _due(parts, horizon, length):
         together = tuple(each for each in parts if each.filter in due)
         described = [run for each in together for run in each.runs]

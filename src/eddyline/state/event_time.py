@@ -10,7 +10,7 @@ goes when that instant is behind its last row.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from eddyline.state.bucket_state import upkeep_of
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
@@ -25,33 +25,13 @@ if TYPE_CHECKING:
     from eddyline.state.run_files import RunFile
 
 
-class Retention(Protocol):
-    """The rule by which rows leave the state; asked before each batch, input by input."""
-
-    def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
-        """Return the instant such that rows are not needed once they left their window before it.
-
-        Args:
-            name: the input.
-            latest: the latest event time of each stream (µs); of those that had rows.
-
-        Returns:
-            The instant (µs), or None if no row of the input is needed at all.
-        """
-        ...
-
-
 _EARLIEST = ALWAYS // 2
 """No row has an earlier event time, but watermarks without any row or any bound are (µs)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The streams of a query, and by how much their rows may come late.
-
-    Its retention: a row is needed as long as a row that shares its window may still come in
-    another stream.
-    """
+    """The streams of a query, and by how much their rows may come late."""
 
     lateness: Mapping[str, int]
     """By stream (µs); static tables are missing."""
@@ -67,8 +47,9 @@ class EventTime:
 
         Args:
             name: the stream.
-            latest: see ``Retention.horizon``; empty before the rows of a batch: what is late then
-                was settled by the batch before, whatever the lateness is now.
+            latest: the latest event time of each stream (µs); of those that had rows. Empty before
+                the rows of a batch: what is late then was settled by the batch before, whatever the
+                lateness is now.
         """
         passed = self.passed.get(name, ALWAYS)
         if name not in latest:
@@ -93,28 +74,19 @@ class EventTime:
         return newest, low if low > _EARLIEST else None
 
     def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
-        """Return the horizon of an input; see ``Retention.horizon``."""
+        """Return the instant such that rows are not needed once they left their window before it.
+
+        A row is needed while a row that shares its window may still come in another stream.
+
+        Args:
+            name: the input.
+            latest: see ``low``.
+
+        Returns:
+            The instant (µs), or None if no row of the input is needed at all.
+        """
         others = [self.low(other, latest) for other in self.lateness if other != name]
         return min(others, default=None)
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """Retention of a query that answers in the order of event time, up to an instant."""
-
-    emits: Emits
-    time: EventTime
-    until: int
-    """The instant before which all is answered (µs)."""
-
-    def horizon(self, name: str, latest: Mapping[str, int]) -> int | None:
-        """Return the horizon of an input; see ``Retention.horizon``."""
-        if self.emits == "rstream":
-            return self.until
-        if self.emits == "dstream":
-            return ended_until(self.until)
-        others = self.time.horizon(name, latest)
-        return None if others is None else min(self.until, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +117,14 @@ class OrderPlan:
         """
         return min(self.time.low(name, latest) for name in self.awaited)
 
-    def retention(self, until: int) -> Retention:
-        """Return the rule by which rows leave once all before an instant is answered (µs)."""
-        return Answered(self.emits, self.time, until)
+    def horizon(self, name: str, latest: Mapping[str, int], until: int) -> int | None:
+        """Return ``EventTime.horizon`` of an input, if all before an instant is answered (µs)."""
+        if self.emits == "rstream":
+            return until
+        if self.emits == "dstream":
+            return ended_until(until)
+        others = self.time.horizon(name, latest)
+        return None if others is None else min(until, others)
 
 
 def earlier(at: int, by: int) -> int:

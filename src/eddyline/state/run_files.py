@@ -200,7 +200,7 @@ NEW_SHARE = 1 / 8
 """New runs, as a share of those that are mapped, after which those that are gone are looked for."""
 
 Stamp = tuple[tuple[int, int, int, int], ...]
-"""Device, inode, size and time of the last change (ns) of each file of a run."""
+"""Device, inode, size and time of the last change (ns) of each of some files."""
 
 
 class MappedRuns:
@@ -222,7 +222,8 @@ class MappedRuns:
         with self._lock:
             if len(self._own) >= MOST_RUNS:
                 self._own.clear()
-            self._own[written.name] = _stamps_of(folder, written.name) if is_local(files) else ()
+            paths = paths_of(folder, written.name)
+            self._own[written.name] = _stamp_of(*paths) if is_local(files) else ()
         return written
 
     def run(
@@ -236,7 +237,8 @@ class MappedRuns:
         # Elsewhere a file that is mapped cannot be removed; and what is not mapped takes memory.
         if os.name != "posix" or not is_local(files):
             return open_run(files, folder, file, keys)
-        which, stamp = (folder, file.name, tuple(keys)), _stamps_of(folder, file.name)
+        which = folder, file.name, tuple(keys)
+        stamp = _stamp_of(*paths_of(folder, file.name))
         with self._lock:
             kept = self._runs.pop(which, None)
             if kept is not None and kept[0] == stamp:
@@ -268,8 +270,8 @@ MAPPED = MappedRuns()
 """Those of this process."""
 
 
-def _stamps_of(folder: str, name: str) -> Stamp:
-    stats = [os.stat(path) for path in paths_of(folder, name)]
+def _stamp_of(*paths: str) -> Stamp:
+    stats = map(os.stat, paths)
     return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in stats)
 
 
@@ -282,8 +284,8 @@ with one key, or slices of dropped rows."""
 MOST_VERIFIED = 4_096
 """Files of which a process remembers that it has compared their checksums."""
 
-_verified: dict[str, tuple[int, int, int]] = {}
-"""Inode, size and time of the last change (ns) of local files, by path."""
+_verified: dict[str, Stamp] = {}
+"""Those of local files, by path."""
 
 
 def write_rows(
@@ -352,11 +354,6 @@ def _remember(files: fs.FileSystem, path: str) -> None:
     if len(_verified) >= MOST_VERIFIED:
         _verified.clear()
     _verified[path] = _stamp_of(path)
-
-
-def _stamp_of(path: str) -> tuple[int, int, int]:
-    found = os.stat(path)
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _path(folder: str, name: str) -> str:

@@ -100,27 +100,17 @@ class Index:
         """
         hashes, bits = hashes_of(codes), bits_for(codes.size)
         directory = directory_of(hashes, bits)
-        if _fullest(directory) < CROWDED:
+        if (directory[1:] - directory[:-1]).max() < CROWDED:
             rows = sorted_rows(hashes, starts, directory, bits)
         else:
             by_start = np.argsort(starts, kind="stable")
             order = sorted_rows(hashes[by_start], starts[by_start], directory, bits)
             rows = by_start[order].astype(np.uint32)
-        return cls.sorted(hashes[rows], starts[rows], ends[rows], directory, rows)
-
-    @classmethod
-    def sorted(
-        cls,
-        hashes: NDArray[np.uint64],
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
-        directory: NDArray[np.uint32],
-        places: NDArray[np.uint32],
-    ) -> Index:
-        """Return the index of entries; see its fields."""
+        hashes = hashes[rows]
         entries = np.empty((hashes.size, 3), np.int64)
-        entries[:, 0], entries[:, 1], entries[:, 2] = hashes.view(np.int64), starts, ends
-        return cls((hashes >> np.uint64(32)).astype(np.uint32), entries, directory, places)
+        entries[:, 0] = hashes.view(np.int64)
+        entries[:, 1], entries[:, 2] = starts[rows], ends[rows]
+        return cls((hashes >> np.uint64(32)).astype(np.uint32), entries, directory, rows)
 
     def where(self, mask: NDArray[np.bool_]) -> Index:
         """Return the index of some rows, of rows that are in its order."""
@@ -200,10 +190,6 @@ def bits_for(n_rows: int) -> int:
     Each has two to four entries, so that nearly all have at most as many as are compared at once.
     """
     return max(1, n_rows.bit_length() - 2)
-
-
-def _fullest(directory: NDArray[np.uint32]) -> int:
-    return int((directory[1:] - directory[:-1]).max())
 
 
 _FACTOR = np.uint64(0xD6E8FEB86659FD93)

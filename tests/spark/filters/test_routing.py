@@ -251,26 +251,21 @@ CHAINS = {
         ("in every branch", 3, "true"),
     ],
 )
-def test_no_branch_evaluates_what_stands_behind_a_drop(spark, traps, chain, n_groups, eager):
+def test_no_branch_evaluates_what_stands_behind_a_drop(traps, change, chain, n_groups, eager):
     """Common subexpressions of all branches must not be hoisted out of them and run on every row.
 
     A predicate that raises on the rows that it should never meet is the instrument.
     """
-    name = "spark.sql.subexpressionElimination.filterExec.enabled"
     attribute = Attribute("c", "number", "CAST(c AS DOUBLE)")
     block = NativeBlock(("p", "q", "r"), tuple(CHAINS[chain]), attributes=(attribute,))
     cut = Partition("c", "values", (1.0, 2.0))
     orders = ((0, 1, 2), (1, 0, 2), (1, 2, 0))[:n_groups]
     table = RouteTable(cut, orders, (1, n_groups - 1, 0, 0))
     want = ids(traps.where(block.chain((0, 1, 2))))
-    before = spark.conf.get(name)
-    try:
-        spark.conf.set(name, eager)
-        assert ids(block.apply(traps, (0, 1, 2), table)) == want
-        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):  # the instrument works
-            block.apply(traps, (1, 0, 2)).collect()
-    finally:
-        spark.conf.set(name, before)
+    change(**{"spark.sql.subexpressionElimination.filterExec.enabled": eager})
+    assert ids(block.apply(traps, (0, 1, 2), table)) == want
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):  # the instrument works
+        block.apply(traps, (1, 0, 2)).collect()
 
 
 @pytest.mark.parametrize(

@@ -90,53 +90,45 @@ def physical(path):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("spark.sql.parquet.outputTimestampType", "INT96"),
-        ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS"),
-        ("spark.sql.session.timeZone", "America/New_York"),
-        ("spark.sql.parquet.compression.codec", "zstd"),
-        ("spark.sql.parquet.compression.codec", "uncompressed"),
+        ("instants", "INT96"),
+        ("instants", "TIMESTAMP_MICROS"),
+        ("zone", "America/New_York"),
+        ("codec", "zstd"),
+        ("codec", "uncompressed"),
     ],
 )
-def test_a_file_is_as_spark_writes_it(spark, rows, tmp_path, by_spark, setting, value):
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, value)
-    try:
-        sink_of(tmp_path / "arrow").write_arrow(rows.toArrow(), rows.schema, spark, 0)
-        assert by_spark == []
-        sink_of(tmp_path / "spark").write(rows, 0)
-        found, wanted = (spark.read.parquet(str(tmp_path / each)) for each in ("arrow", "spark"))
-        assert found.schema == wanted.schema
-        assert repr(found.toArrow().to_pylist()) == repr(wanted.toArrow().to_pylist())
-        assert physical(tmp_path / "arrow") == physical(tmp_path / "spark")
-        names = [[each.name for each in (tmp_path / at).glob("*")] for at in ("arrow", "spark")]
-        assert sorted(names[0]) == sorted(names[1])
-    finally:
-        spark.conf.set(setting, before)
+def test_a_file_is_as_spark_writes_it(spark, rows, tmp_path, by_spark, change, setting, value):
+    change(**{setting: value})
+    sink_of(tmp_path / "arrow").write_arrow(rows.toArrow(), rows.schema, spark, 0)
+    assert by_spark == []
+    sink_of(tmp_path / "spark").write(rows, 0)
+    found, wanted = (spark.read.parquet(str(tmp_path / each)) for each in ("arrow", "spark"))
+    assert found.schema == wanted.schema
+    assert repr(found.toArrow().to_pylist()) == repr(wanted.toArrow().to_pylist())
+    assert physical(tmp_path / "arrow") == physical(tmp_path / "spark")
+    names = [[each.name for each in (tmp_path / at).glob("*")] for at in ("arrow", "spark")]
+    assert sorted(names[0]) == sorted(names[1])
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MILLIS"),
+        ("instants", "TIMESTAMP_MILLIS"),
         ("spark.sql.parquet.writeLegacyFormat", "true"),
         ("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY"),
         ("spark.sql.parquet.int96RebaseModeInWrite", "LEGACY"),
         ("spark.sql.files.maxRecordsPerFile", "2"),
-        ("spark.sql.parquet.compression.codec", "lz4_raw"),
+        ("codec", "lz4_raw"),
     ],
 )
-def test_under_other_settings_spark_writes(spark, rows, tmp_path, by_spark, setting, value):
-    before = spark.conf.get(setting)
-    spark.conf.set(setting, value)
-    try:
-        assert files.Parquet.of(spark, rows.schema, None) is None
-        if value == "lz4_raw":
-            sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
-            assert by_spark == [0]
-            assert spark.read.parquet(str(tmp_path)).count() == 3
-    finally:
-        spark.conf.set(setting, before)
+def test_under_other_settings_spark_writes(spark, rows, tmp_path, by_spark, change, setting, value):
     assert files.Parquet.of(spark, rows.schema, None) is not None
+    change(**{setting: value})
+    assert files.Parquet.of(spark, rows.schema, None) is None
+    if value == "lz4_raw":
+        sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
+        assert by_spark == [0]
+        assert spark.read.parquet(str(tmp_path)).count() == 3
 
 
 def test_files_that_are_encrypted_are_written_by_spark(spark, rows):
@@ -168,14 +160,10 @@ def test_types_that_arrow_writes_otherwise_are_written_by_spark(
     assert sorted(map(repr, found)) == sorted(map(repr, rows.collect()))
 
 
-def test_local_times_are_written_where_instants_are_no_int96(spark, tmp_path, by_spark):
+def test_local_times_are_written_where_instants_are_no_int96(spark, tmp_path, by_spark, change):
     rows = spark.createDataFrame([(dt.datetime(2026, 1, 1),)], "c timestamp_ntz")
-    setting = "spark.sql.parquet.outputTimestampType"
-    spark.conf.set(setting, "TIMESTAMP_MICROS")
-    try:
-        sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
-    finally:
-        spark.conf.unset(setting)
+    change(instants="TIMESTAMP_MICROS")
+    sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
     assert by_spark == []
     assert spark.read.parquet(str(tmp_path)).collect() == rows.collect()
 

@@ -13,16 +13,15 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def engine(spark, tmp_path):
+def engine(spark, tmp_path, change):
     """An engine over a stream of five rows; a path without a scheme leads to no file system."""
     (tmp_path / "in").mkdir()
     pq.write_table(pa.table({"v": pa.array(range(5), pa.int64())}), tmp_path / "in" / "0.parquet")
     engine = el.Engine(spark)
     stream = spark.readStream.schema("v BIGINT").parquet(f"file://{tmp_path}/in")
     engine.stream("s", stream)
-    spark.conf.set("fs.defaultFS", "nowhere://cluster")
-    yield engine
-    spark.conf.unset("fs.defaultFS")
+    change(**{"fs.defaultFS": "nowhere://cluster"})
+    return engine
 
 
 def test_checkpoint_and_files_are_where_the_path_says(spark, engine, tmp_path):

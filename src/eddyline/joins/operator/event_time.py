@@ -149,9 +149,9 @@ class OrderedBatch(BucketBatch):
                 self._windows[name] = [_ended(kept, each.arrivals) for kept in self._windows[name]]
         news = {name: run_of(each.rows) for name, each in released.items() if len(each.rows)}
         yield from self._emitted(since, until, due, news)
-        retention = self._order.retention(until)
         for name in self.plan.graph.inputs:
-            self._keep_window(name, news.get(name), retention.horizon(name, latest))
+            horizon = self._order.horizon(name, latest, until)
+            self._keep_window(name, news.get(name), horizon)
             self._keep_groups(name, released.get(name))
 
     # -- rows that come -------------------------------------------------------------------------

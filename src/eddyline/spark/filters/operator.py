@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from eddyline.errors import StateError
 from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
 from eddyline.lane.attributes import is_plain
 from eddyline.options import FilterOptions
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from eddyline.filters.binding import BoundConjunction, Segment
     from eddyline.query.attributes import Attribute
-    from eddyline.query.predicates import Predicate
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
     from eddyline.runtime.choice import Choice
@@ -64,8 +62,6 @@ class FilterOperator(Operator):
     """
 
     takes = FilterOptions
-    predicates: tuple[Predicate, ...] = ()
-    """The conjuncts as written, of a filter that is a step of a query."""
 
     def __init__(
         self,
@@ -133,7 +129,7 @@ class FilterOperator(Operator):
             )
             if block.is_long:
                 self.notes[loop.component] = LONG
-            yield NativePart(block, loop, block.texts, self.query)
+            yield NativePart(block, loop, self.query)
         if segment.functions:
             loop = FilterLoop(
                 f"arrow{suffix}{self._of}",
@@ -196,7 +192,7 @@ class FilterOperator(Operator):
     ) -> Laid:
         """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
         with self._lock:
-            laying = Laying(df, batch, observation, batch.id >= 0, df.isStreaming)
+            laying = Laying(df, batch, observation)
             laying.files = files = self.lane.files(df, batch)
             for part in self.parts:
                 part.lay(laying)
@@ -382,27 +378,11 @@ class FilterOperator(Operator):
         parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
         return (*(each.loop for each in parts), *self.lane.choices)
 
+    @property
+    def saves(self) -> tuple[Choice, ...]:
+        """The same with the profiles of parts that have one predicate."""
+        return (*(each.loop for each in self.learning.values()), *self.lane.choices)
+
     def describe(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""
         return words.sections(self.facts(), history)
-
-    # -- saving ---------------------------------------------------------------------------------
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the learned state, by component."""
-        states: dict[str, Any] = {
-            component: part.loop.snapshot() for component, part in self.learning.items()
-        }
-        return states | {each.component: each.snapshot() for each in self.lane.choices}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from what ``snapshot`` returned, if it is of these filters."""
-        if not isinstance(state, dict):
-            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
-            raise StateError(msg, operator=self.name)
-        for component, part in self.learning.items():
-            if component in state:
-                part.loop.restore(state[component])
-        for choice in self.lane.choices:
-            if choice.component in state:
-                choice.restore(state[choice.component])

@@ -59,9 +59,6 @@ class Laying:
     batch: Batch
     observation: Callable[[str], Any]
     """Makes, for a component, what ``DataFrame.observe`` takes: an Observation or a name."""
-    profiles_native: bool
-    is_fixed: bool
-    """Whether the plan is laid once for many batches."""
     pending: list[Pending] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """Columns of errors that count if their row survives everything."""
@@ -82,7 +79,6 @@ class NativePart:
 
     block: NativeBlock
     loop: FilterLoop
-    texts: tuple[str, ...]
     query: str
     _budget: ProfilingBudget = field(default_factory=ProfilingBudget)
     _laid_at: int = field(default_factory=time.perf_counter_ns)
@@ -91,13 +87,18 @@ class NativePart:
     _has_passed: bool = False
     """Whether the batch that was laid last has ended, as far as that is told."""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The predicates in words, in the order in which they are written."""
+        return self.block.texts
+
     def lay(self, laying: Laying) -> None:
         """Filter, and profile a sample of the rows; of short batches some are not profiled."""
         before, self._laid_at = self._laid_at, time.perf_counter_ns()
         if not self._has_passed:
             self._budget.passed(self._laid_at - before, planned_ns=self._planned_ns)
         self._planned_ns, self._has_passed = 0.0, False
-        profiles = laying.profiles_native and not self.block.is_long
+        profiles = laying.batch.id >= 0 and not self.block.is_long
         prob = self._prob(laying.batch.expected_rows) if profiles else 0.0
         if prob > 0.0 and (self._budget.may or self.loop.lacks_evidence):
             self._lay_profiled(laying, prob)
@@ -171,7 +172,7 @@ class ArrowPart:
 
     def lay(self, laying: Laying) -> None:
         """Filter in Python workers."""
-        task, texts = self._task(laying.batch.id, is_fixed=laying.is_fixed)
+        task, texts = self._task(laying.batch.id, is_fixed=laying.df.isStreaming), self.handed
         seen = laying.observed(self.loop.component)
         files, laying.files = laying.files, None
         if files is not None:
@@ -180,17 +181,16 @@ class ArrowPart:
             laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
         laying.errors += [self.column] if self.carries_errors else []
 
-    def _task(self, batch_id: int, *, is_fixed: bool) -> tuple[FilterTask, tuple[str, ...]]:
-        """Return the work of a batch's tasks, and the columns that they are handed."""
+    def _task(self, batch_id: int, *, is_fixed: bool) -> FilterTask:
+        """Return the work of a batch's tasks, which are handed ``handed``."""
         loop = self.loop
         # What the log of plans is told stays on the driver.
         state = structs.replace(loop.snapshot(), recent=[]) if loop.is_adaptive else None
         # The plan of a plain stream is laid once, so it could not stop handing attributes over.
         is_named = loop.options.route_by is not None
         is_learning = loop.is_learning_routes and (is_named or not is_fixed)
-        texts = self.handed
-        place = {text: index for index, text in enumerate(texts)}
-        task = FilterTask(
+        place = {text: index for index, text in enumerate(self.handed)}
+        return FilterTask(
             component=loop.component,
             predicates=self.functions,
             columns=tuple(tuple(place[text] for text in each.reads) for each in self.functions),
@@ -207,7 +207,6 @@ class ArrowPart:
             reads=self.columns,
             is_guarded=bool(self.guard.condition),
         )
-        return task, texts
 
     @property
     def handed(self) -> tuple[str, ...]:

@@ -23,8 +23,7 @@ from eddyline.registry import unknown
 from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import Pins
 from eddyline.runtime.plan_log import PlanLog
-from eddyline.spark.operator import Batch, Stateful, collected
-from eddyline.spark.run.job import Results
+from eddyline.spark.operator import Batch, Laid, Stateful
 from eddyline.state.manifest import RESTORE
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ class Chain:
 
     def lay(
         self, rows: DataFrame, batch: Batch, observed: DataFrame | None = None
-    ) -> tuple[Results, Awaited]:
+    ) -> tuple[Laid, Awaited]:
         """Prepare the operators for a batch and lay them over its rows.
 
         Returns the results, and what is to be waited for.
@@ -171,14 +170,11 @@ class Chain:
         """
         return self._laid(rows if observed is None else observed, batch, rows)
 
-    def _laid(
-        self, df: DataFrame, batch: Batch, look_at: DataFrame | None
-    ) -> tuple[Results, Awaited]:
+    def _laid(self, df: DataFrame, batch: Batch, look_at: DataFrame | None) -> tuple[Laid, Awaited]:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
         awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
-        is_prepared, counted, table = look_at is not None, None, None
-        batch_session = df.sparkSession
-        self._covered, is_local = set(), False
+        is_prepared, results = look_at is not None, Laid(df)
+        self._covered = set()
         asked: list[Covering] = []
         for at, each in enumerate(self.operators[self._n_ahead :], self._n_ahead + 1):
             if (by := each.covered_by) is not None:
@@ -189,8 +185,8 @@ class Chain:
                     self._covered.add(each)
                     awaited[each.name] = ()
                     continue
-            if table is not None:
-                laid = each.lay_arrow(table)
+            if results.table is not None:
+                laid = each.lay_arrow(results.table)
             else:
                 rest = self.operators[at:]
                 takes_arrow = batch.takes_arrow and all(other.makes_arrow for other in rest)
@@ -199,18 +195,23 @@ class Chain:
                     each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
                 laid = each.lay(df, own)
             df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
-            counted, table = counted if each.is_plain else laid.counted, laid.table
-            is_local = laid.is_local or (is_local and each.is_plain)
-        return Results(df, batch_session, counted, table, is_local), awaited
+            results = replace(
+                laid,
+                pending=(),
+                counted=results.counted if each.is_plain else laid.counted,
+                is_local=laid.is_local or (results.is_local and each.is_plain),
+            )
+        return results, awaited
 
     @staticmethod
     def collect(awaited: Awaited, timeout_s: float) -> Seen:
         """Return the observations of a job that come in time."""
         deadline = time.monotonic() + timeout_s
-        return {
-            name: collected(pending, max(0.0, deadline - time.monotonic()))[0]
-            for name, pending in awaited.items()
-        }
+        seen: Seen = {}
+        for name, pending in awaited.items():
+            found = (each.observed(max(0.0, deadline - time.monotonic())) for each in pending)
+            seen[name] = [each for each in found if each is not None]
+        return seen
 
     def whole(self, df: DataFrame, batch: Batch, seen: Seen) -> Seen:
         """Return the observations of a job that did all the work that states need.

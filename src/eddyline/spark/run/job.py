@@ -1,4 +1,4 @@
-"""The work of a run, its results, and where they go."""
+"""The work of a run, and where its results go."""
 
 from __future__ import annotations
 
@@ -6,35 +6,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eddyline.spark.prepared import KnownCount, RowCount
+from eddyline.spark.prepared import RowCount
 from eddyline.spark.run.observations import PendingMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from eddyline.query.identity import Identity
-    from eddyline.spark.operator import Operator
+    from eddyline.spark.operator import Laid, Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import ArrowSink, Sink
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """The results of a micro-batch, on their way to a sink."""
-
-    df: DataFrame
-    spark: SparkSession
-    """The session of the micro-batch."""
-    counted: Counted | KnownCount | None = None
-    """Their number, where it is observed already or known."""
-    table: pa.Table | None = None
-    """The results, where the driver holds them; ``df`` then only tells the columns."""
-    is_local: bool = False
-    """Whether ``df`` has few rows, which the driver has given to Spark."""
 
 
 class Outlet(Protocol):
@@ -44,8 +28,11 @@ class Outlet(Protocol):
         """Get ready; see ``sinks.Sink.begin``."""
         ...
 
-    def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
-        """Write the results of a micro-batch; returns a function that waits for their number."""
+    def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
+        """Write the results of a micro-batch, which has a session of its own.
+
+        Returns a function that waits for their number.
+        """
         ...
 
     @property
@@ -119,22 +106,22 @@ class SinkOutlet:
         """Let the sink get ready."""
         self.sink.begin(continues=continues)
 
-    def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
+    def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the results of a micro-batch."""
         df, counted, table = results.df, results.counted, results.table
         if self._arrow is not None and (results.is_local or table is not None):
             table = df.toArrow() if table is None else table
-            self._arrow.write_arrow(table, df.schema, results.spark, batch_id)
-            return partial(count_of, KnownCount(table.num_rows))
+            self._arrow.write_arrow(table, df.schema, spark, batch_id)
+            return partial(count_of, table.num_rows)
         if counted is None:
             df, counted = self._results.over(df)
         self.sink.write(df, batch_id)
         return partial(count_of, counted)
 
 
-def count_of(counted: Counted | KnownCount, timeout_s: float) -> int:
+def count_of(counted: Counted | int, timeout_s: float) -> int:
     """Return the number of rows; of those that are observed 0 if no job has run."""
-    if isinstance(counted, KnownCount):
-        return counted.n
+    if isinstance(counted, int):
+        return counted
     metrics = PendingMetrics(counted.observation).get(timeout_s) or {}
     return int(metrics.get(counted.metric) or 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from eddyline.runtime.records import Backlog
 from eddyline.serve.runs import Failure
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.by_hand import ChangeableRules, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.spark.run.running_query import RunFace
+    from eddyline.spark.run.running_query import RunFace, RunGroup
 
 PHASES = 60
 """Newest batches whose time is taken apart."""
@@ -58,20 +58,15 @@ class LiveRun:
     def phases(self) -> Mapping[int, Mapping[str, float]]:
         """Return in what time each part of the newest batches was done (s), as Spark has it."""
         with contextlib.suppress(Exception):
-            for progress in self._told():
+            # Of many batches at first, then of the newest.
+            told = [self.run.lastProgress] if self._phases else self.run.recentProgress
+            for progress in filter(None, told):
                 self._phases[int(progress["batchId"])] = {
                     name: ms / 1e3 for name, ms in progress["durationMs"].items()
                 }
         newest = sorted(self._phases)[-PHASES:]
         self._phases = {batch_id: self._phases[batch_id] for batch_id in newest}
         return self._phases
-
-    def _told(self) -> Iterable[Any]:
-        """Return the progress of batches: of many at first, then of the newest."""
-        if not self._phases:
-            return self.run.recentProgress
-        newest = self.run.lastProgress
-        return [] if newest is None else [newest]
 
     def backlog(self) -> Backlog:
         """Return the input that waits."""
@@ -114,15 +109,7 @@ class LiveRun:
         self.run.stop()
 
 
-class Group(Protocol):
-    """Queries that run together."""
-
-    @property
-    def runs(self) -> Sequence[RunFace]:
-        """The run of each."""
-
-
-def runs_of(groups: Callable[[], Iterable[Group]]) -> LiveRuns:
+def runs_of(groups: Callable[[], Iterable[RunGroup]]) -> LiveRuns:
     """Return the runs of this process; ``groups`` tells of queries that run together.
 
     What runs queries together is no query, and not among them.

@@ -39,11 +39,11 @@ from eddyline.report.stored import RunLog
 from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, write_query
 from eddyline.runtime.journal import JournalEntry
-from eddyline.runtime.records import Backlog, BatchRecord
+from eddyline.runtime.records import Backlog, BatchRecord, History
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
-from eddyline.spark.prepared import KnownCount, RowCount
+from eddyline.spark.prepared import RowCount
 from eddyline.spark.python_workers import load_ahead
 from eddyline.spark.run.chain import Chain, Steering
 from eddyline.spark.run.checkpoint_files import CheckpointFiles
@@ -57,8 +57,6 @@ from eddyline.spark.stream_files import FileStream, backlog_of
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
@@ -152,6 +150,7 @@ class Run(RunFace):
         self.name = job.name
         self.source = job.source
         self.columns = job.columns
+        self.settings = job.settings
         self.outlet = outlet
         if isinstance(outlet, SinkOutlet):
             self.sink = outlet.sink
@@ -343,7 +342,7 @@ class Run(RunFace):
         self._check_goes_on()
         if chain.is_ahead and batch.is_taken_whole:
             results = replace(results, counted=arrived)
-        kept = self.outlet.write(results, batch.id)
+        kept = self.outlet.write(results, df.sparkSession, batch.id)
         self._check_goes_on()
         # A sink that ran no job of the batch, or one of something else, has nothing to report.
         wait_s = TOLD_WAIT_S if has_told_all(df.sparkSession, REPORT_WAIT_S) else REPORT_WAIT_S
@@ -364,15 +363,13 @@ class Run(RunFace):
         self._noted(entries)
         return n_rows, n_kept
 
-    def _counted(
-        self, df: DataFrame, batch: Batch
-    ) -> tuple[DataFrame, Counted | KnownCount | None]:
+    def _counted(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, Counted | int | None]:
         """Return the rows of a batch, and where their number comes to be.
 
         Rows that are results already are counted once, where the sink takes them.
         """
         if batch.files is not None and (n_rows := batch.files.n_rows) is not None:
-            return df, KnownCount(n_rows)
+            return df, n_rows
         return (df, None) if self.chain.is_ahead else self._arrivals.over(df)
 
     def _check_goes_on(self) -> None:
@@ -453,7 +450,7 @@ class Run(RunFace):
 
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""
-        found = self.chain.describe(self._history())
+        found = self.chain.describe(History(tuple(self.records), self.decisions))
         return arranged([*found, *self.steering.sections(), *notes(self.notes)])
 
     @property
@@ -480,11 +477,10 @@ class Run(RunFace):
         n_rows = None if self.chain.is_ahead else self._snapshot.counters.n_rows
         return backlog_of(self.lastProgress, self.source, self._files.spark, n_rows)
 
-    def _entries(self) -> tuple[JournalEntry, ...]:
+    @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision so far, as values; see ``journal``."""
         return self._log.entries
-
-    def _settings(self) -> Mapping[str, str]:
-        return self.job.settings
 
     # -- like a StreamingQuery ----------------------------------------------------------------
 

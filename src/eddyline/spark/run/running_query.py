@@ -52,6 +52,10 @@ class RunGroup(Protocol):
     """Queries that run together."""
 
     @property
+    def runs(self) -> Sequence[RunFace]:
+        """The run of each."""
+
+    @property
     def isActive(self) -> bool:
         """Whether they are still running."""
 
@@ -76,6 +80,8 @@ class RunFace(ABC):
     """The stream that it reads."""
     columns: Mapping[str, str]
     """Name and Spark type of each output column."""
+    settings: Mapping[str, str]
+    """The options of the query, as texts."""
     sink: Sink
     """The sink of its rows."""
     group: RunGroup | None = None
@@ -118,13 +124,10 @@ class RunFace(ABC):
         Queries that run together have one set of metrics, of all of them.
         """
 
+    @property
     @abstractmethod
-    def _entries(self) -> tuple[JournalEntry, ...]:
-        """Return every decision so far."""
-
-    @abstractmethod
-    def _settings(self) -> Mapping[str, str]:
-        """Return the options of the query, as texts."""
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision so far, as values; see ``journal``."""
 
     @abstractmethod
     def await_termination(self, timeout_s: float | None = None) -> bool:
@@ -175,18 +178,13 @@ class RunFace(ABC):
         return fragment(self.name, self.describe(), steps=self.steps)
 
     @property
-    def decisions(self) -> tuple[JournalEntry, ...]:
-        """Every decision so far, as values; see ``journal``."""
-        return self._entries()
-
-    @property
     def journal(self) -> list[dict[str, Any]]:
         """Every decision so far, as rows.
 
         Its size is limited: of very many, the oldest findings of tasks go first and changes of
         plans last; an entry ``left_out`` counts what went.
         """
-        return [asdict(entry) for entry in self._entries()]
+        return [asdict(entry) for entry in self.decisions]
 
     def run_view(self) -> RunView:
         """Return the whole run as values."""
@@ -194,13 +192,10 @@ class RunFace(ABC):
             query=self.name,
             text=self.text,
             steps=self.steps,
-            history=self._history(),
+            history=History(tuple(self.records), self.decisions),
             sections=tuple(self.describe()),
-            settings=dict(self._settings()),
+            settings=dict(self.settings),
         )
-
-    def _history(self) -> History:
-        return History(tuple(self.records), self._entries())
 
     def report(self, path: str | Path) -> Path:
         """Write the run as one self-contained HTML page.

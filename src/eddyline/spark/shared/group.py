@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eddyline.spark.relation import Relation
     from eddyline.spark.shared.router import Member
     from eddyline.spark.shared.scans import SharedScan
-    from eddyline.spark.sinks.sinks import BatchWriter, Sink
+    from eddyline.spark.sinks.sinks import BatchWriter
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one."""
@@ -85,10 +85,6 @@ class Start:
         )
         return run
 
-    def made_sink(self) -> Sink:
-        """Return its sink."""
-        return sink_of(self.sink, self.path, self.format, self.options)
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -114,14 +110,10 @@ class Checkpoint:
         self._root = None if path is None else folder_of("checkpoint", path) / FOLDER
         root = self._root
         folders = sorted(root.iterdir()) if root is not None and root.is_dir() else []
-        self.homes: dict[str, Path] = {}
+        known = {folder: members_of(folder) for folder in folders}
+        self._known = {folder: listed for folder, listed in known.items() if listed is not None}
+        self.homes = {name: folder for folder, listed in self._known.items() for name in listed}
         """The folder in which a query ran together with others, by its name."""
-        self._known: dict[Path, Mapping[str, Listed]] = {}
-        for folder in folders:
-            known = members_of(folder)
-            if known is not None:
-                self._known[folder] = known
-                self.homes |= dict.fromkeys(known, folder)
 
     def has_run(self, name: str) -> bool:
         """Return whether a query ran by itself."""
@@ -180,8 +172,11 @@ def groups_of(
         group = _fitting(members, kind, checkpoint, notes, is_known=is_known)
         if len(group) > 1 or (group and is_known):
             groups.append(Group(tuple(group), folder))
-        elif len(members) == 1 and group and _has_others(group[0], able):
-            notes[group[0].query.name] = kind.why_lone(group[0].query)
+        elif len(members) == 1 and group:
+            (lone,) = group
+            stream = lone.query.streams[0]
+            if any(each is not lone and each.query.streams[0] == stream for each in able):
+                notes[lone.query.name] = kind.why_lone(lone.query)
     return groups
 
 
@@ -224,16 +219,8 @@ def _fitting(
 
 
 def _stream_of(start: Start) -> Relation:
-    """Return the stream of a query."""
     found: Relation = start.query.relations[start.query.streams[0]]
     return found
-
-
-def _has_others(start: Start, starts: Iterable[Start]) -> bool:
-    """Return whether there are other queries over the stream of one."""
-    return any(
-        each is not start and each.query.streams[0] == start.query.streams[0] for each in starts
-    )
 
 
 def _why_alone(start: Start, kind: type[SharedScan], checkpoint: Checkpoint) -> str:
@@ -385,7 +372,7 @@ class SharedQueries:
         self.router = SinkRouter(
             member_of(
                 each.query,
-                each.made_sink(),
+                sink_of(each.sink, each.path, each.format, each.options),
                 scan.projections(each.query),
                 shape,
                 may_be_table=scan.may_give_table,
@@ -482,6 +469,7 @@ class SharedQueryRun(RunFace):
         self.name = member.name
         self.source = member.query.source
         self.columns = member.query.columns
+        self.settings = shared.run.settings
         self.sink = member.sink
         self.streaming_query = shared.run.streaming_query
         self.steering = shared.run.steering
@@ -540,11 +528,10 @@ class SharedQueryRun(RunFace):
         """Return the input that waits for all the queries that run together."""
         return self.shared.run.backlog()
 
-    def _entries(self) -> tuple[JournalEntry, ...]:
-        return self.shared.run._entries()
-
-    def _settings(self) -> Mapping[str, str]:
-        return self.shared.run.job.settings
+    @property
+    def decisions(self) -> tuple[JournalEntry, ...]:
+        """Every decision about all the queries that run together."""
+        return self.shared.run.decisions
 
     @property
     def isActive(self) -> bool:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from eddyline.spark.operator import Laid
     from eddyline.spark.query import Query
-    from eddyline.spark.run.job import Results
     from eddyline.spark.sinks.sinks import Sink
 
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
@@ -143,7 +143,7 @@ class SinkRouter:
         for each in self.members.values():
             each.sink.begin(continues=continues)
 
-    def write(self, results: Results, batch_id: int) -> Callable[[float], int]:
+    def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
         df = results.df
         with self.lock:
@@ -154,7 +154,7 @@ class SinkRouter:
             apart = [(place, each) for place, each in here if each.texts is None]
             together = [(place, each) for place, each in here if each.texts is not None]
             if results.table is not None:
-                self._write_table(results.table, results.spark, here, batch_id)
+                self._write_table(results.table, spark, here, batch_id)
             elif apart:
                 self._write_apart(df, apart, together, batch_id)
             else:

@@ -93,7 +93,7 @@ class ArrowSink(Sink, Protocol):
 
 
 class _Fresh:
-    """A sink that has nothing of earlier runs."""
+    """A sink that has nothing of earlier runs, or leaves it to a data source."""
 
     notes: tuple[str, ...] = ()
     takes_all: bool = True
@@ -192,7 +192,7 @@ class CallableSink(_Fresh):
         self.function(df, batch_id)
 
 
-class FormatSink:
+class FormatSink(_Fresh):
     """Appends each micro-batch to a data source of Spark's, such as ``delta`` or ``kafka``.
 
     Delta tables are told the ids of the query and of the batch (``txnAppId``, ``txnVersion``), so
@@ -208,8 +208,6 @@ class FormatSink:
         OptionError: the session knows no such data source.
     """
 
-    notes: tuple[str, ...] = ()
-
     def __init__(
         self, kind: str, path: str | Path | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
@@ -220,9 +218,6 @@ class FormatSink:
         if kind != "delta":
             self.notes = (f"{kind}: a batch that runs again after a failure is appended once more",)
         _check_known(kind)
-
-    def begin(self, *, continues: bool) -> None:
-        """Do nothing: what is there already belongs to the data source."""
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Append the batch."""

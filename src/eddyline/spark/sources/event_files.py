@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -246,14 +247,13 @@ def _waited(work: Callable[[], Any], spark: SparkSession, progress: Progress | N
     """Do work on another thread, and say meanwhile how many of Spark's tasks are done."""
     if progress is None:
         return work()
-    result: list[Any] = []
-    failed: list[BaseException] = []
+    done: Future[Any] = Future()
 
     def working() -> None:
         try:
-            result.append(work())
+            done.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again below
-            failed.append(error)
+            done.set_exception(error)
 
     thread = threading.Thread(target=working, daemon=True)
     thread.start()
@@ -265,6 +265,4 @@ def _waited(work: Callable[[], Any], spark: SparkSession, progress: Progress | N
         if known:
             n_done = sum(stage.numCompletedTasks for stage in known)
             progress(n_done, sum(stage.numTasks for stage in known))
-    if failed:
-        raise failed[0]
-    return result[0]
+    return done.result()
