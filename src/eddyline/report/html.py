@@ -31,12 +31,12 @@ from eddyline.report.formatting import (
     per_second,
     value_in,
 )
-from eddyline.report.sections import Facts, Figure, Line, Section, Tile, arranged
-from eddyline.report.series import points_of
+from eddyline.report.sections import Facts, Figure, Section, Tile, arranged
+from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.report.terminal import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.report.formatting import Wordings
     from eddyline.report.sections import RunView
@@ -133,31 +133,43 @@ def _page(view: RunView, plotly_file: str = "") -> str:
     """Return a page; it has the plotting library in it, unless there is a file of it beside it."""
     plotly, jinja2 = package("plotly.offline", NEEDS), package("jinja2", NEEDS)
     points, marks = points_of(view.history.batches), _marks(view.sections)
-    sections = arranged((*view.sections, *_work(points, marks)))
+    speed = [Section("work", (rate_figure(points, marks),))] if points else []
+    sections = arranged((*view.sections, *speed))
+    notes = left_out(points)
+    if 0 < len(marks) <= MAX_MARKS:
+        notes.append("Dotted lines in figures mark the batches at which a plan changed.")
     page: str = (
         templates(jinja2)
         .get_template("page.html")
         .render(
             view=view,
             when=_when(view),
-            leads=[part for each in sections if not each.title for part in each.parts],
-            tiles=[
-                *_tiles(points),
-                *(t for each in sections for t in each.tiles),
-            ],
-            notes=_notes(points, marks),
-            sections=[each for each in sections if each.title],
-            settings=_settings(view),
+            tiles=[*_tiles(points), *(tile for each in sections for tile in each.tiles)],
+            notes=notes,
+            settings=settings_section(view.settings),
             of_driver=_journal(view, of_tasks=False),
             of_tasks=_journal(view, of_tasks=True),
             figures=Figures(),
             plotly_file=plotly_file,
             plotly_js="" if plotly_file else plotly.get_plotlyjs(),
-            max_rows=MAX_ROWS,
-            max_items=MAX_ITEMS,
+            **leads_and_sections(sections),
         )
     )
     return page
+
+
+def leads_and_sections(sections: Sequence[Section]) -> dict[str, Any]:
+    """Return what leads an explanation, and its sections with titles, for a template."""
+    return {
+        "leads": [part for each in sections if not each.title for part in each.parts],
+        "sections": [each for each in sections if each.title],
+    }
+
+
+def settings_section(settings: Mapping[str, str], *, is_aside: bool = False) -> Section | None:
+    """Return the options of a query, if it has any."""
+    pairs = tuple((str(name), str(value)) for name, value in settings.items())
+    return Section("settings", (Facts(pairs),), is_aside=is_aside) if pairs else None
 
 
 def _when(view: RunView) -> str:
@@ -187,39 +199,10 @@ def _tiles(points: Sequence[Point]) -> list[Tile]:
     ]
 
 
-def _notes(points: Sequence[Point], marks: Sequence[int]) -> list[str]:
-    """Say what figures leave out, and what their dotted lines are."""
-    said = []
-    sizes = [point.n_batches for point in points]
-    if sum(sizes) > len(points):
-        said.append(
-            f"The figures draw {count(sum(sizes))} batches as {count(len(points))} points of up to "
-            f"{count(max(sizes))} batches each: rates are over all of them, orders, "
-            f"fractions and costs those of the last."
-        )
-    if 0 < len(marks) <= MAX_MARKS:
-        said.append("Dotted lines in figures mark the batches at which a plan changed.")
-    return said
-
-
 def _marks(sections: Sequence[Section]) -> tuple[int, ...]:
     """Return the batches at which any plan changed."""
     figures = (part for each in sections for part in each.parts if isinstance(part, Figure))
     return tuple(sorted({mark for each in figures for mark in each.marks}))
-
-
-def _work(points: Sequence[Point], marks: tuple[int, ...]) -> list[Section]:
-    """Return the speed of the batches."""
-    if not points:
-        return []
-    line = Line("rows per second", tuple(point.rows_per_s for point in points))
-    batch_ids = tuple(point.batch_id for point in points)
-    return [Section("work", (Figure("Rows per second", batch_ids, (line,), "number", marks),))]
-
-
-def _settings(view: RunView) -> list[Section]:
-    pairs = tuple((str(name), str(value)) for name, value in view.settings.items())
-    return [Section("settings", (Facts(pairs),))] if pairs else []
 
 
 def _journal(view: RunView, *, of_tasks: bool) -> dict[str, Any]:
@@ -245,15 +228,7 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
         template = templates(package("jinja2", NEEDS)).get_template("fragment.html")
     except PluginError:
         return f"<pre>{html.escape(explain(title, shown, steps=steps))}</pre>"
-    made: str = template.render(
-        title=title,
-        steps=steps,
-        leads=[part for each in shown if not each.title for part in each.parts],
-        sections=[each for each in shown if each.title],
-        max_rows=MAX_ROWS,
-        max_items=MAX_ITEMS,
-    )
-    return writable(made)
+    return writable(template.render(title=title, steps=steps, **leads_and_sections(shown)))
 
 
 def _without_figures(section: Section) -> Section:
@@ -286,6 +261,7 @@ def templates(jinja2: Any, *packages: str) -> Any:
         "side": lambda unit: "text" if unit == "text" else "number",
         "cell": lambda value, unit: value_in(unit, value),
     }
+    made.globals |= {"max_rows": MAX_ROWS, "max_items": MAX_ITEMS}
     made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return made
 

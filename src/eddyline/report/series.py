@@ -89,6 +89,25 @@ def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> t
     )
 
 
+def rate_figure(points: Sequence[Point], marks: tuple[int, ...]) -> Figure:
+    """Return the input rows per second over the batches, with those marked that changed a plan."""
+    line = Line("rows per second", tuple(point.rows_per_s for point in points))
+    batch_ids = tuple(point.batch_id for point in points)
+    return Figure("Rows per second", batch_ids, (line,), "number", marks)
+
+
+def left_out(points: Sequence[Point]) -> list[str]:
+    """Say what figures leave out, if they do."""
+    sizes = [point.n_batches for point in points]
+    if sum(sizes) <= len(points):
+        return []
+    return [
+        f"The figures draw {count(sum(sizes))} batches as {count(len(points))} points of up to "
+        f"{count(max(sizes))} batches each: rates are over all of them, orders, fractions and "
+        f"costs those of the last."
+    ]
+
+
 def work_section(what: str, points: Sequence[Point], made: Sequence[int]) -> list[Section]:
     """Return the work that the rows took, where that was counted.
 

@@ -18,21 +18,10 @@ from eddyline.data.files import writable
 from eddyline.registry import package
 from eddyline.report.decisions import told
 from eddyline.report.figures import Figures
-from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text
-from eddyline.report.html import MAX_ITEMS, MAX_ROWS, templates, wordings_of
-from eddyline.report.sections import (
-    Facts,
-    Figure,
-    Line,
-    Section,
-    Table,
-    arranged,
-    columns,
-    known,
-    without_values,
-)
-from eddyline.report.series import points_of
-from eddyline.runtime.by_hand import BY_PERSON
+from eddyline.report.formatting import IN_FORCE, Wording, plan_text
+from eddyline.report.html import leads_and_sections, settings_section, templates, wordings_of
+from eddyline.report.sections import Table, arranged, columns, known, without_values
+from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.following import is_change
 from eddyline.serve.measures import Effects, cells, health, in_short, spark_line, time_sections
@@ -41,8 +30,10 @@ from eddyline.serve.runs import HANDS, Steerable, rules_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.report.decisions import Decision
     from eddyline.report.formatting import Wordings
-    from eddyline.report.sections import RunView, Tile
+    from eddyline.report.sections import Figure, RunView, Section, Tile
+    from eddyline.report.series import Point
     from eddyline.runtime.journal import JournalEntry
     from eddyline.serve.following import Followed
     from eddyline.serve.measures import Health
@@ -109,26 +100,6 @@ class Row:
     spark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A decision as a page shows it."""
-
-    entry: JournalEntry
-    number: int
-    """Its place in the journal, from 1."""
-    before: str
-    after: str
-    evidence: str
-    why: str
-    """The evidence in sentences; empty where there are no words for it."""
-    effect: str
-
-    @property
-    def is_of_person(self) -> bool:
-        """Whether a person took it, and not the run."""
-        return self.entry.evidence.items() >= BY_PERSON.items()
-
-
 class Pages:
     """Renders the pages.
 
@@ -147,12 +118,7 @@ class Pages:
             "short_effect": in_short,
             "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
         }
-        self._templates.globals |= {
-            "static": static,
-            "hands": HANDS,
-            "max_rows": MAX_ROWS,
-            "max_items": MAX_ITEMS,
-        }
+        self._templates.globals |= {"static": static, "hands": HANDS}
         self._whole: dict[str, tuple[tuple[Any, ...], str]] = {}
 
     def list(self, runs: Sequence[Followed]) -> str:
@@ -183,9 +149,8 @@ class Pages:
         return text
 
     def _run(self, run: Followed, made: Made, how: Health) -> str:
-        view, batches = made.view, made.view.history.batches
-        journal = _Journal(made)
-        points = points_of(batches)
+        view, journal = made.view, _Journal(made)
+        points = points_of(view.history.batches)
         has_hands = self._controls and run.is_running
         return self.render(
             "run.html",
@@ -195,20 +160,19 @@ class Pages:
             cells=cells(run),
             spark=spark_line(run.recent),
             plans=_plans(run, wordings_of(made.sections)),
-            notes=_notes(len(points), len(batches)),
+            notes=left_out(points),
             n_lines=len(view.text.splitlines()),
             shown_lines=SHOWN_LINES,
-            leads=[part for each in made.sections if not each.title for part in each.parts],
             tiles=_tiles(made.sections),
-            sections=[each for each in made.sections if each.title],
-            rates=_rates(made),
+            rates=_rates(points, view),
             decisions=journal.newest(NEWEST_DECISIONS),
             n_decisions=len(journal.of_driver),
             n_of_tasks=len(journal.of_tasks),
-            settings=_settings(view.settings),
+            settings=settings_section(view.settings, is_aside=True),
             has_hands=has_hands and isinstance(run.run, Steerable),
             has_rules=has_hands and rules_of(run.run) is not None,
             figures=Figures(),
+            **leads_and_sections(made.sections),
         )
 
     def journal(self, run: Followed, page: int, *, of_tasks: bool) -> str | None:
@@ -284,7 +248,7 @@ class _Journal:
         wordings = wordings_of(self._made.sections)
         effects = Effects(history.batches, self.of_driver)
         return [
-            Decision(number=at + 1, effect=effects.of(entries[at]), **told(entries[at], wordings))
+            told(entries[at], wordings, number=at + 1, effect=effects.of(entries[at]))
             for at in reversed(range(start, end))
         ]
 
@@ -316,31 +280,13 @@ def _tiles(sections: Sequence[Section]) -> list[Tile]:
     return [tile for each in sections for tile in each.tiles if tile.name not in OWN_TILES]
 
 
-def _rates(made: Made) -> Figure | None:
+def _rates(points: Sequence[Point], view: RunView) -> Figure | None:
     """Return the rows per second over the batches, with the changes of plans marked."""
-    points = points_of(made.view.history.batches)
     if not points:
         return None
-    marks = {each.batch_id + 1 for each in made.view.history.journal if is_change(each)}
-    line = Line("rows per second", tuple(each.rows_per_s for each in points))
-    ids = tuple(each.batch_id for each in points)
-    shown = tuple(sorted(mark for mark in marks if ids[0] <= mark <= ids[-1]))
-    return Figure("Rows per second", ids, (line,), "number", shown)
-
-
-def _notes(n_points: int, n_batches: int) -> list[str]:
-    """Say what figures leave out."""
-    if n_batches <= n_points:
-        return []
-    return [
-        f"Figures draw {count(n_batches)} batches as {count(n_points)} points: rates are over all "
-        f"batches of a point, orders, fractions and costs those of the last."
-    ]
-
-
-def _settings(settings: Mapping[str, str]) -> Section | None:
-    pairs = tuple((str(name), str(value)) for name, value in settings.items())
-    return Section("settings", (Facts(pairs),), is_aside=True) if pairs else None
+    marks = {each.batch_id + 1 for each in view.history.journal if is_change(each)}
+    first, last = points[0].batch_id, points[-1].batch_id
+    return rate_figure(points, tuple(sorted(mark for mark in marks if first <= mark <= last)))
 
 
 LEAST_AGE_S = 1.0
