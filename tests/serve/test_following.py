@@ -306,9 +306,10 @@ def test_event_times_outlive_the_process_and_older_records_have_none(tmp_path):
     clock = ClockRecord(0, reached=(newest, low))
     join = JoinRecord((), (), (), 0, 0, reached=(newest + 1, None))
     cases = (((clock,), (newest, low)), ((clock, join), (newest + 1, None)), ((), (None, None)))
-    progress = Progress(tmp_path / "progress.jsonl")
+    path = tmp_path / "progress.jsonl"
+    progress = Progress(path)
     for number, (operators, _) in enumerate(cases):
         progress.add(BatchRecord(number, 1, 1, 0.5, 0.0, operators))
-    for records in (progress.records, read_progress(progress.path)):
+    for records in (progress.records, read_progress(path)):
         works = map(work_of, records)
         assert [(each.newest_us, each.complete_us) for each in works] == [at for _, at in cases]

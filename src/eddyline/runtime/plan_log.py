@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -95,10 +96,10 @@ class ComponentLog:
         """Take note of a batch; see ``PlanLog.step``."""
         if target.identity != self.identity:
             self._forget()
-            self.n_left_out += self.waiting.total
+            self.n_left_out += self.waiting.total()
             self.waiting, self.identity = Held(), target.identity
-        self.waiting.add(plan_key(ran_under), n_rows)
-        self.n_left_out += self.waiting.shortened(MOST_PLANS)
+        self.waiting[plan_key(ran_under)] += n_rows
+        self.n_left_out += self.waiting.shortened()
         now = target.situation()
         if now is None or (now.n_sampled < LEAST_ROWS and now.met is None):
             return []
@@ -130,7 +131,7 @@ class ComponentLog:
 
     def _note(self, logged: Logged, now: Situation) -> None:
         logged.held.take(self.waiting)
-        self.n_left_out += logged.held.shortened(MOST_PLANS)
+        self.n_left_out += logged.held.shortened()
         if now.is_settled:
             logged.see(now)
 
@@ -141,9 +142,9 @@ class ComponentLog:
         self._note(found, now)
         most = MOST_CONDITIONS // max(1, len(self.names))
         while len(self.situations) > min(max(most, LEAST_SITUATIONS), MOST_SITUATIONS):
-            least = min(self.situations[:-1], key=lambda each: each.held.total)
+            least = min(self.situations[:-1], key=lambda each: each.held.total())
             self._remove(least)
-            self.n_left_out += least.held.total
+            self.n_left_out += least.held.total()
         return found
 
     def _merge(self, logged: Logged) -> None:
@@ -196,7 +197,7 @@ class ComponentLog:
             "then": logged.seen.plain(),
             "now": now.plain(),
             "distance": round(logged.distance(now, target), 3),
-            "held_for_rows": round(logged.held.total),
+            "held_for_rows": round(logged.held.total()),
             "sampled_rows": round(now.n_sampled),
         }
         plans = target.in_words(before), target.in_words(plan)
@@ -223,7 +224,7 @@ class ComponentLog:
         return json.loads(own)
 
     def _forget(self) -> None:
-        self.n_left_out += sum(each.held.total for each in self.situations)
+        self.n_left_out += sum(each.held.total() for each in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
     def view(self, target: Choice) -> LogView:
@@ -234,8 +235,8 @@ class ComponentLog:
         return LogView(
             self.component,
             n_situations=len(self.situations),
-            n_rows=sum(each.held.total for each in self.situations),
-            n_left_out=self.n_left_out + self.waiting.total,
+            n_rows=sum(each.held.total() for each in self.situations),
+            n_left_out=self.n_left_out + self.waiting.total(),
             n_right=sum(each.n_right for each in self.situations),
             n_mistaken=sum(each.n_mistaken for each in self.situations),
             hindsight=replace(seen, best=None if seen.best is None else target.in_words(seen.best)),
@@ -266,13 +267,13 @@ class ComponentLog:
         """
         self.names, self.identity = given.names, given.identity
         self.situations = [restored(each, given.names) for each in given.situations]
-        self.waiting, self.n_left_out = Held(given.waiting), given.n_left_out
+        self.waiting, self.n_left_out = Held.of(given.waiting), given.n_left_out
         if given.current is not None:
             self.current = self.situations[range(len(self.situations)).index(given.current)]
         self.recalled_at = given.recalled_at
-        numbers = [self.n_left_out, *self.waiting.n_rows.values()]
+        numbers = [self.n_left_out, *self.waiting.values()]
         for each in self.situations:
-            numbers += [*each.held.n_rows.values(), each.seen.n_sampled]
+            numbers += [*each.held.values(), each.seen.n_sampled]
             numbers += [each.n_settled, each.n_right, each.n_mistaken]
             for plan in (target.plan, *(plan for plan, _ in each.held.pairs())):
                 target.cost_of(plan, each.seen.evidence)
@@ -396,41 +397,30 @@ class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     n_mistaken: int
 
 
-class Held:
-    """Rows by the plan that they met."""
+class Held(Counter[str]):
+    """Rows by the plan that they met, as JSON."""
 
-    def __init__(self, pairs: Iterable[tuple[Any, float]] = ()) -> None:
-        self.n_rows: dict[str, float] = {}
-        """By plan, as JSON."""
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Any, float]]) -> Held:
+        """Return the rows of some plans."""
+        held = cls()
         for plan, n_rows in pairs:
-            self.add(plan_key(plan), n_rows)
-
-    def add(self, key: str, n_rows: float) -> None:
-        """Add the rows of a batch."""
-        self.n_rows[key] = self.n_rows.get(key, 0.0) + n_rows
+            held[plan_key(plan)] += n_rows
+        return held
 
     def take(self, other: Held) -> None:
         """Take over the rows of another."""
-        for key, n_rows in other.n_rows.items():
-            self.add(key, n_rows)
-        other.n_rows.clear()
+        self.update(other)
+        other.clear()
 
-    def shortened(self, most: int) -> float:
-        """Let go of the plans of the fewest rows; returns their rows."""
-        surplus = sorted(self.n_rows, key=lambda key: self.n_rows[key])[: max(0, len(self) - most)]
-        return sum(self.n_rows.pop(key) for key in surplus)
-
-    def __len__(self) -> int:
-        return len(self.n_rows)
-
-    @property
-    def total(self) -> float:
-        """All rows."""
-        return sum(self.n_rows.values())
+    def shortened(self) -> float:
+        """Let go of the plans of the fewest rows if there are many; returns their rows."""
+        surplus = sorted(self, key=self.__getitem__)[: max(0, len(self) - MOST_PLANS)]
+        return sum(self.pop(key) for key in surplus)
 
     def pairs(self) -> list[tuple[Any, float]]:
         """Return plans and their rows."""
-        return [(json.loads(key), n_rows) for key, n_rows in self.n_rows.items()]
+        return [(json.loads(key), n_rows) for key, n_rows in self.items()]
 
 
 def _make_room(known: dict[str, Any]) -> None:
@@ -497,10 +487,10 @@ class Logged:
 
     def best(self, target: Choice) -> str:
         """Return the cheapest of the plans that it was met by, of several that of most rows."""
-        prices = {key: self.price(target, key) for key in self.held.n_rows}
+        prices = {key: self.price(target, key) for key in self.held}
         least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)
         known = [key for key, price in prices.items() if price <= SAME * least]
-        return max(known or prices, key=lambda key: self.held.n_rows[key])
+        return max(known or prices, key=self.held.__getitem__)
 
     def absorb(self, other: Logged) -> None:
         """Take over another entry of the same situation."""
@@ -544,7 +534,7 @@ def restored(given: SavedSituation, names: tuple[str, ...]) -> Logged:
         msg = f"{len(shares)} shares of {len(names)} conditions do not fit together"
         raise ValueError(msg)
     seen = Situation(names, shares, counts, given.evidence, given.n_sampled, is_settled=True)
-    held = Held(given.held)
+    held = Held.of(given.held)
     return Logged(seen, held, given.n_settled, given.n_right, given.n_mistaken)
 
 
@@ -600,7 +590,7 @@ class LogView:
 
 def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
     """Return what plans have cost in some situations, and what the best of them would have."""
-    n_rows = np.array([each.held.total for each in situations])
+    n_rows = np.array([each.held.total() for each in situations])
     if not n_rows.sum() > 0.0:
         return Hindsight()
     keys = compared(situations)
@@ -609,7 +599,7 @@ def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
     spent = [
         n * each.price(target, key)
         for each in situations
-        for key, n in each.held.n_rows.items()
+        for key, n in each.held.items()
         if n > 0.0
     ]
     cost = float(sum(spent) / n_rows.sum())
@@ -623,15 +613,14 @@ def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
         found.append((float(price / n_rows.sum()), together))
     known = [pair for pair in found if np.isfinite(pair[0])]
     best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
-    n_plans = len({key for each in situations for key in each.held.n_rows})
+    n_plans = len({key for each in situations for key in each.held})
     return Hindsight(cost, best, best_cost, n_plans, n_unpriced)
 
 
 def compared(situations: Sequence[Logged]) -> list[str]:
     """Return the plans that were in force for most rows, in the order in which they came."""
-    n_rows: dict[str, float] = {}
+    n_rows = Held()
     for each in situations:
-        for key, n in each.held.n_rows.items():
-            n_rows[key] = n_rows.get(key, 0.0) + n
+        n_rows.update(each.held)
     most = set(sorted(n_rows, key=n_rows.__getitem__, reverse=True)[:MOST_COMPARED])
     return [key for key in n_rows if key in most]

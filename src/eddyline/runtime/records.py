@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from eddyline.data.files import append, encoded, go_on_with, joined, replace_file, whole_lines
-from eddyline.errors import StateError
+from eddyline.data.files import encoded
+from eddyline.runtime.journal import LineFile, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -282,6 +282,9 @@ class History:
         return None
 
 
+PROGRESS_FILE = "progress"
+"""Name of the file in errors."""
+
 PROGRESS_BYTES = 32 << 20
 """Size up to which the file grows (bytes): some 60,000 records of a query with a few operators."""
 
@@ -354,17 +357,11 @@ class Progress:
         max_bytes: int = PROGRESS_BYTES,
         max_records: int = MAX_RECORDS,
     ) -> None:
-        self.path = path
         self.max_bytes = max_bytes
         self.max_records = max_records
         self.records: list[BatchRecord] = []
         """Those of this process; its older batches are merged."""
-        self._n_bytes = 0
-        if path is not None:
-            try:
-                self._n_bytes = go_on_with(path)
-            except OSError as error:
-                raise _unwritable(path, error) from error
+        self._file = None if path is None else LineFile(path, PROGRESS_FILE)
 
     def add(self, record: BatchRecord) -> None:
         """Take in a batch that ended.
@@ -375,22 +372,17 @@ class Progress:
         self.records.append(record)
         if len(self.records) > self.max_records:
             self.records = coarser(self.records, self.max_records // 4, self.max_records // 4)
-        if self.path is None:
+        if self._file is None:
             return
-        try:
-            self._n_bytes += append(self.path, [line_of(record)])
-            if self._n_bytes > self.max_bytes:
-                self._thin(self.path)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        self._file.append([line_of(record)])
+        if self._file.n_bytes > self.max_bytes:
+            self._thin(self._file)
 
-    def _thin(self, path: Path) -> None:
+    def _thin(self, file: LineFile) -> None:
         """Rewrite the file to about half of its budget, one half of which are the newest lines."""
-        lines, part = whole_lines(path), self.max_bytes // 4
-        n_part = max(1, part * len(lines) // self._n_bytes)
-        content = joined(map(line_of, coarser(read_progress(path), n_part, n_part)))
-        replace_file(path, content)
-        self._n_bytes = len(content)
+        records = read_progress(file.path)
+        n_part = max(1, self.max_bytes // 4 * len(records) // file.n_bytes)
+        file.replace(map(line_of, coarser(records, n_part, n_part)))
 
 
 def line_of(record: BatchRecord) -> bytes:
@@ -419,30 +411,13 @@ def read_progress(path: Path) -> list[BatchRecord]:
         StateError: it cannot be read; the message says where.
     """
     found: list[BatchRecord] = []
-    try:
-        decoder = msgspec.json.Decoder(_Line)
-        for line in whole_lines(path):
-            record = _record(decoder.decode(line))
-            if found and found[-1].batch_id == record.batch_id and found[-1].n_batches == 1:
-                found.pop()  # it ran again after a failure, and counts once
-            found.append(record)
-    except OSError as error:
-        msg = f"cannot read the progress {path}: {error}; make it readable or move it away"
-        raise StateError(msg, path=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        number = len(found) + 1
-        msg = f"line {number} of the progress {path} is no batch: {error}; move the file away"
-        raise StateError(msg, path=str(path), line=number) from error
+    decode = msgspec.json.Decoder(_Line).decode
+    for line in read_lines(path, PROGRESS_FILE, "batch", decode):
+        record = BatchRecord(**msgspec.structs.asdict(line))
+        if found and found[-1].batch_id == record.batch_id and found[-1].n_batches == 1:
+            found.pop()  # it ran again after a failure, and counts once
+        found.append(record)
     return found
-
-
-def _record(line: _Line) -> BatchRecord:
-    return BatchRecord(**{name: getattr(line, name) for name in line.__struct_fields__})
-
-
-def _unwritable(path: Path, error: OSError) -> StateError:
-    msg = f"cannot write the progress {path}: {error}; make room or rights"
-    return StateError(msg, path=str(path))
 
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
