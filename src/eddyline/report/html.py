@@ -28,7 +28,7 @@ from eddyline.report.formatting import (
     finite,
     one_line,
     out_of,
-    per_second,
+    ratio,
     value_in,
 )
 from eddyline.report.sections import Facts, Figure, Section, Tile, arranged
@@ -193,7 +193,7 @@ def _tiles(points: Sequence[Point]) -> list[Tile]:
     seconds = sum(point.seconds for point in points)
     return [
         Tile("Batches", sum(point.n_batches for point in points), "count"),
-        Tile("Rows in", n_rows, "count", f"{count(per_second(n_rows, seconds))} per second"),
+        Tile("Rows in", n_rows, "count", f"{count(ratio(n_rows, seconds))} per second"),
         Tile("Rows out", n_kept, "count", out_of(n_kept, n_rows)),
         Tile("Time in batches", 1e9 * seconds, "ns"),
     ]

@@ -7,6 +7,7 @@ or drop, and the batches as figures.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -36,14 +37,12 @@ from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, 
 from eddyline.report.series import how_often, order_series, points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from eddyline.joins.view import CacheView, JoinView
     from eddyline.report.formatting import Unit
     from eddyline.report.series import OrderSeries, Point
     from eddyline.runtime.records import History
-
-    Values = Mapping[str, tuple[float | None, ...]]
 
 
 CHANGES = (
@@ -145,12 +144,8 @@ def sections(view: JoinView, history: History) -> list[Section]:
         *map(_order, ran),
         *last_change(history.last(*CHANGES, components=components), WORDINGS),
         *notes(view.notes),
-        Section("what the words mean", (Facts(_words(view)),), is_aside=True),
+        Section("what the words mean", (Facts((*WORDS, *constraint_words(view))),), is_aside=True),
     ]
-
-
-def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
-    return (*WORDS, *constraint_words(view))
 
 
 # -- in sentences -------------------------------------------------------------------------------
@@ -366,29 +361,68 @@ def _order(ran: OrderSeries) -> Section:
     return Section(title, ran.figures("window", drops))
 
 
+Values = Callable[[JoinRecord], Mapping[str, float | None]]
+"""Reads the values of a record, by the lines of a figure."""
+
+
+def _by_input(name: str, scale: float | None = None) -> Values:
+    """Return what reads a value of each input; records of older runs may have none."""
+
+    def values(record: JoinRecord) -> dict[str, float | None]:
+        found = zip(record.inputs, getattr(record, name), strict=False)
+        return {at: n if scale is None or n is None else n / scale for at, n in found}
+
+    return values
+
+
+WINDOWS: tuple[tuple[str, Unit, Values], ...] = (
+    ("Rows in the windows", "count", _by_input("n_kept")),
+    ("Size of the windows", "bytes", _by_input("n_bytes")),
+)
+COLD: tuple[tuple[str, Unit, Values], ...] = (
+    ("Rows in the cold tiers", "count", _by_input("cold_rows")),
+    ("Partners within", "number", _by_input("within_us", 1e6)),
+    ("Rows of a key within", "number", _by_input("closes_us", 1e6)),
+    ("Pairs found cold so far", "count", lambda each: {"pairs": each.n_found_cold}),
+)
+MISSING: tuple[tuple[str, Unit, Values], ...] = (
+    (
+        "Rows kept and dropped",
+        "count",
+        lambda each: {"kept": sum(each.n_kept), "dropped in the batch": each.n_dropped},
+    ),
+    (
+        "Results missing",
+        "count",
+        lambda each: {
+            "at most": each.n_missing_at_most,
+            "about": each.n_missing_about,
+            "found": each.n_results,
+        },
+    ),
+)
+"""Figures of the state after each batch: title, unit (of numbers: seconds), and values."""
+
+
 def _series(points: Sequence[Point]) -> list[Figure]:
     """Return the figures of the batches, if there are records of them."""
     is_known = any(True for point in points for _ in point.records(JoinRecord))
-    return [*_windows(points), *_outcome(points)] if is_known else []
+    return [*_state(points, WINDOWS), *_outcome(points)] if is_known else []
 
 
-def _windows(points: Sequence[Point]) -> list[Figure]:
-    """Return the rows in the window of each input after each batch, and their size."""
+def _state(points: Sequence[Point], figures: Iterable[tuple[str, Unit, Values]]) -> list[Figure]:
+    """Return figures of the state after each batch."""
     records = [next(point.records(JoinRecord), None) for point in points]
     inputs = next((each.inputs for each in reversed(records) if each is not None), ())
     # After a restart with other inputs, what came before is of other windows.
     known = [each if each is not None and each.inputs == inputs else None for each in records]
-    rows, sizes = (
-        {
-            name: tuple(None if each is None else counts(each)[at] for each in known)
-            for at, name in enumerate(inputs)
-        }
-        for counts in (attrgetter("n_kept"), attrgetter("n_bytes"))
-    )
-    return [
-        _figure("Rows in the windows", points, rows, "count"),
-        _figure("Size of the windows", points, sizes, "bytes"),
-    ]
+    found = []
+    for title, unit, values in figures:
+        at_points = [{} if each is None else values(each) for each in known]
+        names = dict.fromkeys(name for each in at_points for name in each)
+        lines = {name: tuple(each.get(name) for each in at_points) for name in names}
+        found.append(_figure(title, points, lines, unit, axis="s" if unit == "number" else ""))
+    return found
 
 
 def _outcome(points: Sequence[Point]) -> list[Figure]:
@@ -402,17 +436,25 @@ def _outcome(points: Sequence[Point]) -> list[Figure]:
         for counts in (attrgetter("n_results"), attrgetter("n_late"))
     )
     figures = [_figure("Combinations found per batch", points, {"combinations": found}, "count")]
-    if any(late):
-        figures.append(_figure("Late rows per batch", points, {"late rows": late}, "count"))
-    return figures
+    return figures + _seen([_figure("Late rows per batch", points, {"late rows": late}, "count")])
 
 
 def _figure(
-    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
+    title: str,
+    points: Sequence[Point],
+    values: Mapping[str, tuple[float | None, ...]],
+    unit: Unit,
+    *,
+    axis: str = "",
 ) -> Figure:
     drawn = tuple(Line(name, of_line) for name, of_line in values.items())
     ids = tuple(each.batch_id for each in points)
     return Figure(title, ids, drawn, unit, is_half=True, axis=axis)
+
+
+def _seen(figures: Iterable[Figure]) -> list[Figure]:
+    """Return the figures in which there is something to see."""
+    return [each for each in figures if any(any(line.values) for line in each.lines)]
 
 
 # -- decisions of the journal -----------------------------------------------------------------
@@ -475,14 +517,14 @@ def constraint_sections(view: JoinView, points: Sequence[Point]) -> list[Section
     """Return what is cold, why, and what that brings; nothing without constraints."""
     if view.discards:
         said = [Text(each) for each in missing(view)]
-        figures = _figures_of_discards(points)
+        figures = _seen(_state(points, MISSING))
         return [Section("constraints", (*said, _discards(view), *figures))]
     if not view.tiers:
         return []
     tables = [_tiers(view)] + ([_done(view)] if view.done else [])
     tables += [_clusters(view)] if view.clusters else []
     said = [Text(each) for each in cold_summary(view)]
-    return [Section("constraints", (*said, *tables, *_constraint_figures(points)))]
+    return [Section("constraints", (*said, *tables, *_seen(_state(points, COLD))))]
 
 
 def cold_summary(view: JoinView) -> list[str]:
@@ -575,20 +617,24 @@ def _tiers(view: JoinView) -> Table:
 
 
 def _done(view: JoinView) -> Table:
-    rows = []
-    for each in view.done:
-        constraint_words = (
+    rows = tuple(
+        (
             clipped(each.name, NAME_WIDTH),
             each.rule,
             "yes" if each.is_leaving else "no",
+            each.share,
+            each.n_left,
+            each.saved_ns,
+            each.cost_ns,
         )
-        rows.append((*constraint_words, each.share, each.n_left, each.saved_ns, each.cost_ns))
+        for each in view.done
+    )
     note = (
         "Whether rows leave the hot tier once they were in the one result that they can be in "
         "(matched), once all other streams have passed their key (passed), or once it is over in "
         "all of them (closed); and what merges that spares against what it takes, of late."
     )
-    return Table(DONE, tuple(rows), note)
+    return Table(DONE, rows, note)
 
 
 def _clusters(view: JoinView) -> Table:
@@ -604,72 +650,3 @@ def _clusters(view: JoinView) -> Table:
         for each in view.clusters
     )
     return Table(CLUSTERS, rows, "How long after its first row a key still comes.")
-
-
-# -- over the batches ---------------------------------------------------------------------------
-
-
-def _constraint_figures(points: Sequence[Point]) -> Iterator[Figure]:
-    """Yield what is cold after each batch, the bounds, and what was found cold, where any is."""
-    records = [next(point.records(JoinRecord), None) for point in points]
-    inputs = next((each.inputs for each in reversed(records) if each is not None), ())
-    # After a restart with other inputs, what came before is of other windows.
-    known = [each if each is not None and each.inputs == inputs else None for each in records]
-    cold = _by_input(known, inputs, lambda each: each.cold_rows)
-    bounds = _by_input(known, inputs, lambda each: each.within_us)
-    closes = _by_input(known, inputs, lambda each: each.closes_us)
-    in_s, closes_in_s = (
-        {name: tuple(map(_seconds, of_line)) for name, of_line in each.items()}
-        for each in (bounds, closes)
-    )
-    found = tuple(None if each is None else each.n_found_cold for each in known)
-    yield from _seen_figure("Rows in the cold tiers", points, cold, "count")
-    yield from _seen_figure("Partners within", points, in_s, "number", axis="s")
-    yield from _seen_figure("Rows of a key within", points, closes_in_s, "number", axis="s")
-    yield from _seen_figure("Pairs found cold so far", points, {"pairs": found}, "count")
-
-
-def _figures_of_discards(points: Sequence[Point]) -> Iterator[Figure]:
-    """Yield what is kept and known after each batch, and what is missing of it at most."""
-    records = [next(point.records(JoinRecord), None) for point in points]
-
-    def of(value: Callable[[JoinRecord], float]) -> tuple[float | None, ...]:
-        return tuple(None if each is None else value(each) for each in records)
-
-    rows = {
-        "kept": of(lambda each: sum(each.n_kept)),
-        "dropped in the batch": of(lambda each: each.n_dropped),
-    }
-    lost = {
-        "at most": of(lambda each: each.n_missing_at_most),
-        "about": of(lambda each: each.n_missing_about),
-        "found": of(lambda each: each.n_results),
-    }
-    yield from _seen_figure("Rows kept and dropped", points, rows, "count")
-    yield from _seen_figure("Results missing", points, lost, "count")
-
-
-def _by_input(
-    records: Sequence[JoinRecord | None],
-    inputs: Sequence[str],
-    values: Callable[[JoinRecord], tuple[int | None, ...]],
-) -> Values:
-    """Return the values of each input after each batch; records of older runs may have none."""
-    return {
-        name: tuple(
-            None if each is None or not values(each) else values(each)[at] for each in records
-        )
-        for at, name in enumerate(inputs)
-    }
-
-
-def _seconds(us: float | None) -> float | None:
-    return None if us is None else us / 1e6
-
-
-def _seen_figure(
-    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
-) -> Iterator[Figure]:
-    """Yield a figure if there is something to see."""
-    if any(any(of_line) for of_line in values.values()):
-        yield _figure(title, points, values, unit, axis=axis)

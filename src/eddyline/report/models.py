@@ -10,6 +10,7 @@ from eddyline.models.streams.view import ModelRecord, pictures
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import clipped, count, finite, instant, percent, ratio, size, span
 from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns, notes
+from eddyline.report.series import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -295,15 +296,10 @@ def _times(view: ModelView) -> list[Part]:
 
 def _figures(history: History) -> list[Part]:
     """Return what became of rows over the batches: of each batch, not of all so far."""
-    points = [
-        (batch.batch_id, each)
-        for batch in history.batches
-        for each in batch.operators
-        if isinstance(each, ModelRecord)
-    ]
+    points = records_of(history.batches, ModelRecord)
     if len(points) < 2:
         return []
-    ids = tuple(batch_id for batch_id, _ in points)[1:]
+    ids = tuple(batch.batch_id for batch, _ in points)[1:]
     pairs = [(before, now) for (_, before), (_, now) in itertools.pairwise(points)]
 
     def each_batch(value: Callable[[ModelRecord], int]) -> tuple[float, ...]:

@@ -22,7 +22,6 @@ from eddyline.report.formatting import (
     counted,
     finite,
     order_text,
-    per_second,
     ratio,
     significant,
 )
@@ -73,12 +72,21 @@ class Point:
     @property
     def rows_per_s(self) -> float | None:
         """Input rows per second over its batches."""
-        return per_second(self.n_rows, self.seconds)
+        return ratio(self.n_rows, self.seconds)
 
     def records(self, kind: type[RecordT]) -> Iterator[RecordT]:
         """Yield what its batches recorded of one kind, the newest first."""
         for batch in reversed(self.batches):
             yield from (each for each in reversed(batch.operators) if isinstance(each, kind))
+
+
+def records_of(
+    batches: Iterable[BatchRecord], kind: type[RecordT]
+) -> list[tuple[BatchRecord, RecordT]]:
+    """Return the records of one kind, each with its batch."""
+    return [
+        (batch, each) for batch in batches for each in batch.operators if isinstance(each, kind)
+    ]
 
 
 def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> tuple[Point, ...]:
@@ -258,9 +266,8 @@ def order_series(
     """
     pairs = [
         (batch, record)
-        for batch in batches
-        for record in batch.operators
-        if isinstance(record, OrderRecord) and record.component == component
+        for batch, record in records_of(batches, OrderRecord)
+        if record.component == component
     ]
     if not pairs:
         return None

@@ -30,8 +30,8 @@ from eddyline.report.formatting import (
     duration,
     one_line,
     out_of,
-    per_second,
     printable,
+    ratio,
     value_in,
 )
 from eddyline.report.sections import Facts, Figure, Items, Table, Text
@@ -288,7 +288,7 @@ class ProgressLine:
         self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
-        rate = per_second(record.n_rows, record.seconds) or 0.0
+        rate = ratio(record.n_rows, record.seconds) or 0.0
         self._rates = (*self._rates, rate)[-RATE_BATCHES:]
         if self.quiet:
             return
@@ -350,7 +350,7 @@ def batch_line(record: BatchRecord, before: Sequence[str] = ()) -> str:
     parts = [
         f"batch {record.batch_id}",
         f"{count(record.n_rows)} rows in {duration(1e9 * record.seconds)}",
-        f"{count(per_second(record.n_rows, record.seconds))} rows/s",
+        f"{count(ratio(record.n_rows, record.seconds))} rows/s",
         f"{count(record.n_kept)} out",
         *(one_line(line) for line in record.lines if line not in before),
     ]

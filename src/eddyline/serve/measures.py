@@ -24,7 +24,6 @@ from eddyline.report.formatting import (
     counted,
     duration,
     out_of,
-    per_second,
     ratio,
     saving_text,
     significant,
@@ -32,7 +31,7 @@ from eddyline.report.formatting import (
     span,
 )
 from eddyline.report.sections import Figure, Line, Section, Table, columns
-from eddyline.runtime.records import n_batches
+from eddyline.runtime.records import event_times, n_batches, numbers_of
 from eddyline.serve.following import is_change, work_of
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.serve.following import Followed, Work
+    from eddyline.serve.following import Followed
 
 
 POINTS = 60
@@ -55,9 +54,10 @@ def cells(run: Followed) -> dict[str, str]:
     if not run.recent:
         return {}
     newest = run.recent[-1]
-    work = work_of(newest)
+    state, work = work_of(newest), run.work
+    n_kept, n_bytes = state.get("n_kept", 0), state.get("n_bytes", 0)
     return {
-        "rate": count(per_second(newest.n_rows, newest.seconds)),
+        "rate": count(ratio(newest.n_rows, newest.seconds)),
         "seconds": duration(1e9 * newest.seconds),
         "rows-of-batch": f"{count(newest.n_rows)} rows",
         "batch": count(newest.batch_id),
@@ -65,25 +65,27 @@ def cells(run: Followed) -> dict[str, str]:
         "rows": count(run.n_rows),
         "out": count(run.n_kept),
         "share": out_of(run.n_kept, run.n_rows),
-        "late": count(run.n_late),
-        "late-share": out_of(run.n_late, run.n_rows),
-        "state": size(work.n_bytes) if work.n_bytes or work.n_kept else UNKNOWN,
-        "state-rows": f"{count(work.n_kept)} kept" if work.n_kept else "",
-        "cost": duration(run.cost_ns),
-        "saving": saving(run.cost_ns, run.as_written_ns),
-        "saved": saved(run.saved_s, run.seconds),
+        "late": count(work["n_late"]),
+        "late-share": out_of(work["n_late"], run.n_rows),
+        "state": size(n_bytes) if n_bytes or n_kept else UNKNOWN,
+        "state-rows": f"{count(n_kept)} kept" if n_kept else "",
+        "cost": duration(ratio(work["cost_ns"], work["n_priced"])),
+        "saving": saving(
+            ratio(work["cost_ns"], work["n_priced"]), ratio(work["as_written_ns"], work["n_priced"])
+        ),
+        "saved": saved(work.get("saved_s"), run.seconds),
         "saved-of": f"of work; batches took {duration(1e9 * run.seconds)}",
         "changes": count(run.n_changes),
         "changed": f"last after batch {count(run.changed_after)}" if run.n_changes else "",
         "at": f"{newest.ended_at:.3f}" if newest.ended_at else "",
-        **_lag(work),
+        **_lag(newest),
         **_backlog(run),
     }
 
 
-def _lag(work: Work) -> dict[str, str]:
+def _lag(record: BatchRecord) -> dict[str, str]:
     """Write how far results are behind the newest event time, and when that was."""
-    newest, complete = work.newest_us, work.complete_us
+    newest, complete = event_times(numbers_of(record.operators, record.n_rows).values())
     at = "" if newest is None else f"{newest / 1e6:.3f}"
     if newest is None:
         why = "the query uses no event time, or no row had one"
@@ -139,7 +141,7 @@ def saved(saved_s: float | None, seconds: float) -> str:
 def spark_line(batches: Sequence[BatchRecord]) -> str:
     """Return the rows per second of the newest batches as points of a line, from zero up."""
     newest = list(batches)[-POINTS:]
-    rates = [per_second(each.n_rows, each.seconds) or 0.0 for each in newest]
+    rates = [ratio(each.n_rows, each.seconds) or 0.0 for each in newest]
     top = max(rates, default=0.0) or 1.0
     step = WIDTH / max(1, len(rates) - 1)
     return " ".join(
@@ -221,13 +223,13 @@ def _so_far(run: Followed) -> str:
 
 def _skipped(run: Followed) -> Iterator[str]:
     """Say what was left out on request: rules that do not run are told, and are no alarm."""
-    if n := work_of(run.recent[-1]).n_skipped:
+    if n := round(work_of(run.recent[-1]).get("n_skipped", 0)):
         yield f"{counted(n, 'rule')} {'is' if n == 1 else 'are'} skipped."
 
 
 def _late(run: Followed) -> Iterator[str]:
     newest = list(run.recent)[-NEWEST:]
-    n_late = sum(work_of(each).n_late for each in newest)
+    n_late = sum(work_of(each).get("n_late", 0) for each in newest)
     if n_late:
         yield f"{count(n_late)} rows of the newest {len(newest)} batches came too late."
 
@@ -266,7 +268,7 @@ def lasting(seconds: float) -> str:
 
 def _dear(run: Followed) -> Iterator[str]:
     work = work_of(run.recent[-1])
-    more = ratio(work.cost_ns, work.as_written_ns)
+    more = ratio(work.get("cost_ns"), work.get("as_written_ns"))
     if more is not None and more >= DEARER:
         yield f"The plans in force cost {significant(more)} {TIMES} what those as written would."
 
