@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.ordering.protocol import drop_fracs, expected_cost_ns
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, reach
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import (
     Wording,
@@ -116,16 +116,16 @@ def _filter_rows(view: BlockView, *, has_evidence: bool) -> tuple[tuple[Any, ...
     drops = np.full(len(order), np.nan)
     if has_evidence:
         drops = np.asarray(drop_fracs(view.order, profile), dtype=np.float64)
-    reach = np.concatenate([[1.0], np.cumprod(1.0 - drops)[:-1]])[: len(order)]
-    drops[reach <= 0.0] = np.nan  # what nothing reached drops an unknown share
+    reached = reach(drops)
+    drops[reached <= 0.0] = np.nan  # what nothing reached drops an unknown share
     costs = np.where(profile.costs.is_known, profile.costs.per_row_ns, np.nan)[order]
-    work = reach * costs
+    work = reached * costs
     shares = [ratio(each, float(np.nansum(work))) for each in work]
     written = {filter_index: place for place, filter_index in enumerate(view.written, 1)}
     return tuple(
         (position + 1, written[f], _label(profile.filter_ids[f], view.texts[f]), *numbers)
         for position, (f, *numbers) in enumerate(
-            zip(order, drops.tolist(), reach.tolist(), costs.tolist(), shares, strict=True)
+            zip(order, drops.tolist(), reached.tolist(), costs.tolist(), shares, strict=True)
         )
     )
 

@@ -143,13 +143,13 @@ def out_of(n_out: float, n_in: float) -> str:
     return percent(known) if known is None or known <= 1.0 else f"{significant(known)} per row"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Write a count with its noun.
 
-    >>> counted(1, "rule"), counted(1200, "rule")
-    ('1 rule', '1,200 rules')
+    >>> counted(1, "rule"), counted(1200, "rule"), counted(2, "batch", "batches")
+    ('1 rule', '1,200 rules', '2 batches')
     """
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{count(number)} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def value_in(unit: Unit, value: Any) -> str:

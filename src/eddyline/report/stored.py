@@ -17,9 +17,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from eddyline.data.files import encoded, replace_file
-from eddyline.errors import StateError
 from eddyline.report.sections import RunView, Section, Text, sections_json
-from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
+from eddyline.runtime.checkpoint import (
+    JOURNAL,
+    PROGRESS,
+    VIEW,
+    own_folder,
+    read_format,
+    read_struct,
+)
 from eddyline.runtime.journal import Journal, JournalEntry, read_entries
 from eddyline.runtime.records import BatchRecord, History, Progress, read_progress
 from eddyline.stats.costs import Budget
@@ -104,18 +110,10 @@ def read_run(folder: str | Path) -> StoredRun:
     journal, progress = own / JOURNAL, own / PROGRESS
     entries = tuple(read_entries(journal)) if journal.exists() else ()
     batches = tuple(read_progress(progress)) if progress.exists() else ()
-    view = _read_view(own / VIEW) or StoredView(Path(folder).name)
+    view = read_struct(own / VIEW, StoredView, "remove it: the run writes it anew", "the view ")
+    if view is None:
+        view = StoredView(Path(folder).name)
     return StoredRun(**msgspec.structs.asdict(view), batches=batches, journal=entries)
-
-
-def _read_view(path: Path) -> StoredView | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=StoredView)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read the view {path}: {error}; remove it: the run writes it anew"
-        raise StateError(msg, path=str(path)) from error
 
 
 VIEW_EVERY_S = 10.0

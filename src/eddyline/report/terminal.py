@@ -27,6 +27,7 @@ from eddyline.report.formatting import (
     change_texts,
     clipped,
     count,
+    counted,
     duration,
     one_line,
     out_of,
@@ -335,8 +336,8 @@ class ProgressLine:
             if self._end == "done":
                 yield "", "Spark starts workers; the first run on a machine also compiles kernels"
             return
-        batches = "1 batch" if self.n_batches == 1 else f"{count(self.n_batches)} batches"
         out = f"{count(self.n_kept)} out ({out_of(self.n_kept, self.n_rows)})"
+        batches = counted(self.n_batches, "batch", "batches")
         yield "rows", f"{count(self.n_rows)} in {batches}, {out}"
         yield "speed", f"{count(self._rates[-1])} rows/s  {sparkline(self._rates)}"
         for number, line in enumerate(self._lines):

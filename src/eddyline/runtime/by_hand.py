@@ -19,6 +19,7 @@ import msgspec
 
 from eddyline.data.files import replace_file
 from eddyline.errors import PlanError, StateError
+from eddyline.runtime.checkpoint import read_struct
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Pins:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pins = _read(path)
+        advice = "move the file away to adapt again"
+        self._pins = read_struct(path, dict[str, Pin], advice, "the pinned plans in ") or {}
         self._waiting = set(self._pins)
         """Components whose plan is put in force by the next micro-batch."""
 
@@ -188,16 +190,6 @@ class Pins:
             msg = f"cannot write the pins to {self.path}: {reason}"
             raise StateError(msg, path=str(self.path)) from error
         self._pins = pins
-
-
-def _read(path: Path) -> dict[str, Pin]:
-    if not path.exists():
-        return {}
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Pin])
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read the pinned plans in {path}: {error}; move the file away to adapt again"
-        raise StateError(msg, path=str(path)) from error
 
 
 @dataclass(frozen=True, slots=True)

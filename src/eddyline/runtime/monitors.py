@@ -35,7 +35,7 @@ from eddyline.data.learned import Learns
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import OptionError
 from eddyline.options import in_range, is_switch
-from eddyline.ordering.protocol import drop_fracs
+from eddyline.ordering.protocol import drop_fracs, reach
 from eddyline.registry import unknown
 from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
 
@@ -231,8 +231,7 @@ class TwoSampleMonitor(StatelessMonitor):
 
 def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.float64]:
     """Return the number of sampled rows that reached each position, given its drops ((F,))."""
-    n_sampled = profile.n_tuples + profile.n_passed
-    return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
+    return (profile.n_tuples + profile.n_passed) * reach(fracs)
 
 
 # -- change detectors --------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import numpy as np
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, rivals
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, reach, rivals
 from eddyline.runtime.choice import LEAST_ROWS, Advice, Choice, Met, Situation, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
@@ -467,8 +467,7 @@ class OrderLoop(Choice):
         """Return the share of rows that each position of an order would drop."""
         known = self._profile(evidence)
         shares = drop_fracs(self._order_of(plan), known)
-        reach = np.concatenate([[1.0], np.cumprod(1.0 - shares)[:-1]])
-        return shares, (known.n_tuples + known.n_passed) * reach
+        return shares, (known.n_tuples + known.n_passed) * reach(shares)
 
     def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
         """Return the order that a greedy algorithm chooses for all situations together."""
@@ -529,8 +528,7 @@ class OrderLoop(Choice):
         cost = as_written = float("nan")
         if profile.n_tuples or profile.passed:
             in_order = drop_fracs(order, profile)
-            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
-            fracs[list(order)] = np.where(reach > 0.0, in_order, np.nan)
+            fracs[list(order)] = np.where(reach(in_order) > 0.0, in_order, np.nan)
             if profile.costs.is_known.any():
                 cost = expected_cost_ns(order, profile)
                 as_written = expected_cost_ns(written, profile)
@@ -608,13 +606,13 @@ def costs_ns(
     gets that far. ``extra`` says what is evaluated beyond the first drop ((F, F)).
     """
     fracs = drop_fracs(order, profile)
-    reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
-    first_drop = reach * fracs
+    reached = reach(fracs)
+    first_drop = reached * fracs
     fixed, per_row = (costs[list(order)] for costs in profile.costs.fit())
     asked = np.asarray(extra, dtype=np.float64)
-    work, added = reach @ per_row, first_drop @ (asked @ per_row)
+    work, added = reached @ per_row, first_drop @ (asked @ per_row)
     if n_rows > 0:
-        alone = (1.0 - reach) ** n_rows
+        alone = (1.0 - reached) ** n_rows
         work += fixed @ (1.0 - alone) / n_rows
         added += fixed @ (alone * asked.any(axis=0)) / min(n_rows, MIN_ROWS_PER_PROFILE)
     return float(work), float(added)

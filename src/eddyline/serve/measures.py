@@ -29,6 +29,7 @@ from eddyline.report.formatting import (
     significant,
     size,
     span,
+    times,
 )
 from eddyline.report.sections import Figure, Line, Section, Table, columns
 from eddyline.runtime.records import event_times, n_batches, numbers_of
@@ -217,7 +218,7 @@ def health(run: Followed, now: float, *, values: bool) -> Health:
 def _so_far(run: Followed) -> str:
     if not run.n_batches:
         return "No batch has run."
-    batches = "1 batch" if run.n_batches == 1 else f"{count(run.n_batches)} batches"
+    batches = counted(run.n_batches, "batch", "batches")
     return f"{count(run.n_rows)} rows in {batches}, {count(run.n_kept)} out."
 
 
@@ -362,7 +363,7 @@ def compared(before: Side, after: Side) -> str:
     old, new = before.per_row_ns, after.per_row_ns
     if old is None or new is None:
         return "No batch to compare with has run yet." if after.n_batches == 0 else ""
-    batches = "1 batch" if before.n_batches == 1 else f"{count(before.n_batches)} batches"
+    batches = counted(before.n_batches, "batch", "batches")
     return (
         f"A row took {duration(old)} before ({batches} of {duration(before.per_batch_ns)}) and "
         f"{duration(new)} after ({count(after.n_batches)} of {duration(after.per_batch_ns)})"
@@ -383,10 +384,7 @@ def _doubt(before: Side, after: Side) -> str:
 
 def _difference(old: float, new: float) -> str:
     factor = ratio(old, new)
-    if factor is None or 1 / ALIKE < factor < ALIKE:
-        return "as much"
-    more_or_less = "less" if factor > 1.0 else "more"
-    return f"{significant(max(factor, 1.0 / factor))} × {more_or_less}"
+    return times(1.0 if factor is None or 1 / ALIKE < factor < ALIKE else factor)
 
 
 def in_short(effect: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.files import writable
@@ -119,7 +118,6 @@ class Pages:
             "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
         }
         self._templates.globals |= {"static": static, "hands": HANDS}
-        self._whole: dict[str, tuple[tuple[Any, ...], str]] = {}
 
     def list(self, runs: Sequence[Followed]) -> str:
         """Return the list of queries, those first that a person should look at."""
@@ -138,18 +136,17 @@ class Pages:
         """Return the page of a query."""
         made, how = self.views.of(run), health(run, time.time(), values=self._values)
         n_known = run.last_batch if not made.view.history.batches else 0
-        asked = id(made), n_known, how.level, run.backlog()
-        kept = self._whole.get(run.key)
-        if kept is not None and kept[0] == asked:
-            return kept[1]
+        asked = n_known, how.level, run.backlog()
+        if made.page is not None and made.page[0] == asked:
+            return made.page[1]
         before = self.views.spent()
         text = self._run(run, made, how)
         made.cost_s += self.views.spent() - before
-        self._whole[run.key] = asked, text
+        made.page = asked, text
         return text
 
     def _run(self, run: Followed, made: Made, how: Health) -> str:
-        view, journal = made.view, _Journal(made)
+        view, (of_driver, of_tasks) = made.view, _parted(made)
         points = points_of(view.history.batches)
         has_hands = self._controls and run.is_running
         return self.render(
@@ -165,9 +162,11 @@ class Pages:
             shown_lines=SHOWN_LINES,
             tiles=_tiles(made.sections),
             rates=_rates(points, view),
-            decisions=journal.newest(NEWEST_DECISIONS),
-            n_decisions=len(journal.of_driver),
-            n_of_tasks=len(journal.of_tasks),
+            decisions=_decisions(
+                made, of_driver, len(of_driver) - NEWEST_DECISIONS, len(of_driver)
+            ),
+            n_decisions=len(of_driver),
+            n_of_tasks=len(of_tasks),
             settings=settings_section(view.settings, is_aside=True),
             has_hands=has_hands and isinstance(run.run, Steerable),
             has_rules=has_hands and rules_of(run.run) is not None,
@@ -184,8 +183,9 @@ class Pages:
             of_tasks: whether decisions of tasks are shown, each for the rows of its partition, and
                 not those of the driver.
         """
-        journal = _Journal(self.views.of(run))
-        entries = journal.of_tasks if of_tasks else journal.of_driver
+        made = self.views.of(run)
+        driver, tasks = _parted(made)
+        entries = tasks if of_tasks else driver
         n_pages = max(1, -(-len(entries) // DECISIONS_A_PAGE))
         if not 1 <= page <= n_pages:
             return None
@@ -193,13 +193,13 @@ class Pages:
         return self.render(
             "journal.html",
             run=run,
-            decisions=journal.told(entries, max(0, end - DECISIONS_A_PAGE), end),
+            decisions=_decisions(made, entries, end - DECISIONS_A_PAGE, end),
             n=len(entries),
             page=page,
             n_pages=n_pages,
             of_tasks=of_tasks,
-            n_of_tasks=len(journal.of_tasks),
-            n_of_driver=len(journal.of_driver),
+            n_of_tasks=len(tasks),
+            n_of_driver=len(driver),
         )
 
     def hand(self, run: Followed, name: str) -> str:
@@ -224,33 +224,22 @@ class Pages:
         return writable(self._templates.get_template(template).render(**context))
 
 
-class _Journal:
-    """The decisions of a view."""
+def _parted(made: Made) -> tuple[list[JournalEntry], list[JournalEntry]]:
+    """Return the decisions of the driver, and those of tasks."""
+    journal = made.view.history.journal
+    return [each for each in journal if not each.is_of_task], [
+        each for each in journal if each.is_of_task
+    ]
 
-    def __init__(self, made: Made) -> None:
-        self._made = made
 
-    @cached_property
-    def of_driver(self) -> list[JournalEntry]:
-        return [each for each in self._made.view.history.journal if not each.is_of_task]
-
-    @cached_property
-    def of_tasks(self) -> list[JournalEntry]:
-        return [each for each in self._made.view.history.journal if each.is_of_task]
-
-    def newest(self, n: int) -> list[Decision]:
-        """Return the newest decisions of the driver, the newest first."""
-        return self.told(self.of_driver, max(0, len(self.of_driver) - n), len(self.of_driver))
-
-    def told(self, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
-        """Return some of the decisions in words, with what they brought, the newest first."""
-        history = self._made.view.history
-        wordings = wordings_of(self._made.sections)
-        effects = Effects(history.batches, self.of_driver)
-        return [
-            told(entries[at], wordings, number=at + 1, effect=effects.of(entries[at]))
-            for at in reversed(range(start, end))
-        ]
+def _decisions(made: Made, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
+    """Return some decisions in words, with what those of the driver brought, newest first."""
+    wordings = wordings_of(made.sections)
+    effects = Effects(made.view.history.batches, made.view.history.journal)
+    return [
+        told(entries[at], wordings, number=at + 1, effect=effects.of(entries[at]))
+        for at in reversed(range(max(0, start), end))
+    ]
 
 
 def _plans(run: Followed, wordings: Wordings) -> Table | None:
@@ -315,6 +304,8 @@ class Made:
     """When it was made (s, of the clock)."""
     cost_s: float
     """Time of a processor that making and rendering it took (s)."""
+    page: tuple[tuple[Any, ...], str] | None = None
+    """Its newest page, and what else that shows."""
 
     @property
     def due_at(self) -> float:
