@@ -239,7 +239,7 @@ def test_of_plans_that_cost_the_same_the_one_of_most_rows_is_best():
 def test_the_log_is_bounded_and_has_one_entry_for_a_situation():
     life = Life(Dial())
     rng = np.random.default_rng(3)
-    for n in range(300):
+    for n in range(150):
         seen = Situation(tuple("xyz"), rng.random(3), np.full(3, 1e4), {"at": 0.5}, 1e4, True)
         life.target.seen = seen
         life.batches(1, learned="abcdefghijk"[n % 11])
@@ -250,7 +250,7 @@ def test_the_log_is_bounded_and_has_one_entry_for_a_situation():
     apart = [a.seen.distance(b.seen) for a in entries for b in entries if a is not b]
     assert min(apart) > 1.0
     view = life.view()
-    assert view.n_rows + view.n_left_out == pytest.approx(300 * N_ROWS)
+    assert view.n_rows + view.n_left_out == pytest.approx(150 * N_ROWS)
 
 
 def test_situations_of_many_conditions_are_fewer():
