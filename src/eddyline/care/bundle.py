@@ -155,7 +155,11 @@ def _state(checkpoint: Path) -> dict[str, Any]:
     own = own_folder(checkpoint)
     return {
         "format": _read(lambda: msgspec.to_builtins(read_format(own))),
-        "learned": _read(lambda: _head(own / LEARNED)),
+        "learned": _read(
+            lambda: msgspec.to_builtins(
+                msgspec.json.decode((own / LEARNED).read_bytes(), type=Head)
+            )
+        ),
         "manifests": _read(lambda: _manifests(own / STATE)),
     }
 
@@ -166,10 +170,6 @@ def _read(look: Callable[[], Any]) -> Any:
         return look()
     except (EddylineError, OSError, ValueError, RecursionError) as error:
         return {"unreadable": type(error).__name__}
-
-
-def _head(path: Path) -> Any:
-    return msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=Head))
 
 
 def _manifests(folder: Path) -> Any:
@@ -234,13 +234,11 @@ def without_literals(text: str) -> str:
             end = max(end, token.end + 1)
             continue
         gap = " " if parts and token.start > end else ""
-        parts.append(gap + ("?" if token.token_type in _LITERALS else _written(text, token)))
+        parts.append(
+            gap + ("?" if token.token_type in _LITERALS else text[token.start : token.end + 1])
+        )
         end = token.end + 1
     return "".join(parts)
-
-
-def _written(text: str, token: Any) -> str:
-    return text[token.start : token.end + 1]
 
 
 @dataclass

@@ -93,7 +93,8 @@ def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
     rows = tuple(
         (
             name,
-            bound_text(each),
+            # Any row is in time before something is known.
+            "any, so far" if each.bound == FOREVER else span(each.bound),
             exactly(each.share),
             exactly(each.held),
             each.n_rows,
@@ -103,11 +104,6 @@ def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
     )
     if rows:
         yield Table(LEARNED, rows, "The lateness that is learned, and the rows beyond it.")
-
-
-def bound_text(learned: LearnedLateness) -> str:
-    """Return the bound in force; any row is in time before something is known."""
-    return "any, so far" if learned.bound == FOREVER else span(learned.bound)
 
 
 def exactly(share: float) -> str:

@@ -223,17 +223,15 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
         sections: the explanation.
         steps: lines of a tree that stand below the title.
     """
-    shown = arranged(map(_without_figures, sections))
+    shown = arranged(
+        replace(each, parts=tuple(part for part in each.parts if not isinstance(part, Figure)))
+        for each in sections
+    )
     try:
         template = templates(package("jinja2", NEEDS)).get_template("fragment.html")
     except PluginError:
         return f"<pre>{html.escape(explain(title, shown, steps=steps))}</pre>"
     return writable(template.render(title=title, steps=steps, **leads_and_sections(shown)))
-
-
-def _without_figures(section: Section) -> Section:
-    parts = tuple(each for each in section.parts if not isinstance(each, Figure))
-    return replace(section, parts=parts)
 
 
 def templates(jinja2: Any, *packages: str) -> Any:

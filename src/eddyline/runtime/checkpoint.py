@@ -271,7 +271,9 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     words = in_words(changes)
     if changes and changed is None:
         raise _of_another(own, file.query.text, query, words)
-    is_shifted = _is_shifted(file.query, query)
+    # State has event times as an earlier version read wall clocks.
+    new_clocks = {*query.wall_clocks} - {*file.query.wall_clocks}
+    is_shifted = query.is_stateful and bool(new_clocks)
     if is_shifted and changed != "reset":
         raise _of_another_clock(own, query)
     words = words or _WALL_CLOCKS * is_shifted
@@ -294,11 +296,6 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
 
 
 _WALL_CLOCKS = "event times of type TIMESTAMP_NTZ are wall clocks"
-
-
-def _is_shifted(before: Identity, now: Identity) -> bool:
-    """Return whether state has event times as an earlier version read wall clocks."""
-    return now.is_stateful and bool({*now.wall_clocks} - {*before.wall_clocks})
 
 
 def _of_another_clock(own: Path, query: Identity) -> StateError:
