@@ -55,8 +55,8 @@ def test_the_page_loads_nothing(tmp_path):
 
 
 def test_a_long_run_is_thinned_out_and_says_so(tmp_path):
-    page = page_of(a_run(5_000), tmp_path)
-    assert "5,000 batches as 1,000 points of up to 5 batches each" in page
+    page = page_of(a_run(2_500), tmp_path)
+    assert "2,500 batches as 834 points of up to 3 batches each" in page
     for figure in figures_of(page).values():
         assert all(len(trace["x"]) <= MAX_POINTS for trace in figure["data"])
     assert len(own_part(page)) < 2_000_000

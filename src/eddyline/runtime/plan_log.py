@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +97,7 @@ class ComponentLog:
             self._forget()
             self.n_left_out += self.waiting.total()
             self.waiting, self.identity = Held(), target.identity
-        self.waiting[plan_key(ran_under)] += n_rows
+        self.waiting.add({plan_key(ran_under): n_rows})
         self.n_left_out += self.waiting.shortened()
         now = target.situation()
         if now is None or (now.n_sampled < LEAST_ROWS and now.met is None):
@@ -397,21 +396,27 @@ class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     n_mistaken: int
 
 
-class Held(Counter[str]):
+class Held(dict[str, float]):
     """Rows by the plan that they met, as JSON."""
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[Any, float]]) -> Held:
         """Return the rows of some plans."""
-        held = cls()
-        for plan, n_rows in pairs:
-            held[plan_key(plan)] += n_rows
-        return held
+        return cls((plan_key(plan), n_rows) for plan, n_rows in pairs)
+
+    def add(self, rows: Mapping[str, float]) -> None:
+        """Add rows by plans."""
+        for key, n_rows in rows.items():
+            self[key] = self.get(key, 0.0) + n_rows
 
     def take(self, other: Held) -> None:
         """Take over the rows of another."""
-        self.update(other)
+        self.add(other)
         other.clear()
+
+    def total(self) -> float:
+        """Return all rows."""
+        return sum(self.values())
 
     def shortened(self) -> float:
         """Let go of the plans of the fewest rows if there are many; returns their rows."""
@@ -621,6 +626,6 @@ def compared(situations: Sequence[Logged]) -> list[str]:
     """Return the plans that were in force for most rows, in the order in which they came."""
     n_rows = Held()
     for each in situations:
-        n_rows.update(each.held)
+        n_rows.add(each.held)
     most = set(sorted(n_rows, key=n_rows.__getitem__, reverse=True)[:MOST_COMPARED])
     return [key for key in n_rows if key in most]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -57,15 +57,20 @@ def work_of(record: BatchRecord) -> dict[str, float]:
     Numbers have the names of ``runtime.records.Counting``, and are summed over operators. The costs
     are those of all rows whose costs are known (ns), of which there are ``n_priced``.
     """
-    total = Counter[str]()
+    total: dict[str, float] = {}
     for each in numbers_of(record.operators, record.n_rows).values():
-        total.update(each.sums)
-        total.update({name: n for name, n in each.levels.items() if name in STATE})
+        _add(total, each.sums)
+        _add(total, {name: n for name, n in each.levels.items() if name in STATE})
         if {"cost_ns", "as_written_ns"} <= each.levels.keys():
             n_rows = each.sums.get("n_rows") or record.n_rows
             costs = {name: n_rows * each.levels[name] for name in ("cost_ns", "as_written_ns")}
-            total.update({"n_priced": n_rows, **costs})
+            _add(total, {"n_priced": n_rows, **costs})
     return total
+
+
+def _add(total: dict[str, float], numbers: Mapping[str, float]) -> None:
+    for name, number in numbers.items():
+        total[name] = total.get(name, 0.0) + number
 
 
 class Followed:
@@ -158,7 +163,7 @@ class Followed:
         self.n_batches = self.n_rows = self.n_kept = self.n_changes = 0
         self.seconds = 0.0
         """Time of all batches (s)."""
-        self.work = Counter[str]()
+        self.work: dict[str, float] = defaultdict(float)
         """What was done in all batches; see ``SUMS``."""
         self.changed_after = -1
         """The batch after which a plan changed last; -1 if none did."""
@@ -169,7 +174,7 @@ class Followed:
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         self.seconds += record.seconds
-        self.work.update({name: n for name, n in work_of(record).items() if name in SUMS})
+        _add(self.work, {name: n for name, n in work_of(record).items() if name in SUMS})
 
 
 class Following:
