@@ -118,9 +118,9 @@ def _contents(checkpoint: Path) -> Iterator[tuple[str, str]]:
         yield "run.json", _json({"unreadable": error.message})
     else:
         yield "run.json", _json(_run(run, checkpoint))
-        yield "journal.jsonl", _lines(redaction.entry(each) for each in run.journal)
-        batches = (_batch(each, redaction) for each in run.batches)
-        yield "progress.jsonl", "".join(line_of(each).decode() + "\n" for each in batches)
+        yield "journal.jsonl", _lines(redaction.entry(entry) for entry in run.journal)
+        batches = (_batch(batch, redaction) for batch in run.batches)
+        yield "progress.jsonl", "".join(line_of(batch).decode() + "\n" for batch in batches)
     yield "state.json", _json(_state(checkpoint))
     yield "files.json", _json(_files(checkpoint))
 
@@ -130,7 +130,7 @@ def _run(run: StoredRun, checkpoint: Path) -> dict[str, Any]:
     return {
         "query": run.query,
         "text": without_literals(run.text),
-        "steps": [without_literals(each) for each in run.steps],
+        "steps": [without_literals(step) for step in run.steps],
         "settings": settings(run.settings),
         "sections": titles(run.sections),
         "status": run.status,
@@ -142,7 +142,7 @@ def _run(run: StoredRun, checkpoint: Path) -> dict[str, Any]:
 
 
 def _batch(batch: BatchRecord, redaction: Redaction) -> BatchRecord:
-    operators = tuple(_stored(each, redaction) for each in batch.operators)
+    operators = tuple(_stored(part, redaction) for part in batch.operators)
     return replace(batch, lines=(), operators=operators)
 
 
@@ -304,4 +304,4 @@ def error_class(error: str) -> str:
 
 def titles(sections: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what an explanation had sections about."""
-    return [without_literals(str(each.get("title", ""))) for each in sections]
+    return [without_literals(str(section.get("title", ""))) for section in sections]

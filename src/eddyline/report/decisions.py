@@ -363,7 +363,7 @@ def pin_lines(pins: Sequence[PinView]) -> tuple[str, ...]:
 
 def pin_sections(pins: Sequence[PinView]) -> list[Section]:
     """Return what is pinned since when, and what the evidence says of it."""
-    pairs = tuple((each.component, _pin_text(each)) for each in pins)
+    pairs = tuple((pin.component, _pin_text(pin)) for pin in pins)
     return [Section(PINNED, (Facts(pairs),))] if pins else []
 
 
@@ -401,8 +401,8 @@ LOG_NOTE = (
 
 def log_sections(views: Sequence[LogView]) -> list[Section]:
     """Return what the plans in force cost beside the best single one, by component."""
-    pairs = tuple((each.component, _log_text(each)) for each in views)
-    if all(each.why_not or not each.n_rows for each in views):
+    pairs = tuple((view.component, _log_text(view)) for view in views)
+    if all(view.why_not or not view.n_rows for view in views):
         return []
     return [Section(BROUGHT, (Text(LOG_NOTE), Facts(pairs)))]
 

@@ -195,7 +195,8 @@ def _routes(view: BlockView) -> list[Part]:
         return [Text(f"Routing {view.route_note}.")] if view.route_note else []
     ids = view.profile.filter_ids
     rows = tuple(
-        (each.rows, order_text([ids[f] for f in each.order]), each.share) for each in view.routes
+        (route.rows, order_text([ids[f] for f in route.order]), route.share)
+        for route in view.routes
     )
     lead = f"Classes of rows by {', '.join(view.routed_by)}, each in its own order:"
     return [Text(lead), Table(ROUTES, rows)]
@@ -206,9 +207,9 @@ def _work(history: History, components: set[str]) -> list[Section]:
     points = points_of(history.batches)
     made = [
         sum(
-            each.n_evaluations
-            for each in point.records(OrderRecord)
-            if each.component in components
+            record.n_evaluations
+            for record in point.records(OrderRecord)
+            if record.component in components
         )
         for point in points
     ]

@@ -144,7 +144,7 @@ def _page(view: RunView, plotly_file: str = "") -> str:
         .render(
             view=view,
             when=_when(view),
-            tiles=[*_tiles(points), *(tile for each in sections for tile in each.tiles)],
+            tiles=[*_tiles(points), *(tile for section in sections for tile in section.tiles)],
             notes=notes,
             settings=settings_section(view.settings),
             of_driver=_journal(view, of_tasks=False),
@@ -161,8 +161,8 @@ def _page(view: RunView, plotly_file: str = "") -> str:
 def leads_and_sections(sections: Sequence[Section]) -> dict[str, Any]:
     """Return what leads an explanation, and its sections with titles, for a template."""
     return {
-        "leads": [part for each in sections if not each.title for part in each.parts],
-        "sections": [each for each in sections if each.title],
+        "leads": [part for section in sections if not section.title for part in section.parts],
+        "sections": [section for section in sections if section.title],
     }
 
 
@@ -173,7 +173,7 @@ def settings_section(settings: Mapping[str, str], *, is_aside: bool = False) -> 
 
 
 def _when(view: RunView) -> str:
-    known = [each for each in view.history.batches if (finite(each.ended_at) or 0.0) > 0.0]
+    known = [batch for batch in view.history.batches if (finite(batch.ended_at) or 0.0) > 0.0]
     if not known:
         return ""
     began = known[0].began_at
@@ -201,16 +201,16 @@ def _tiles(points: Sequence[Point]) -> list[Tile]:
 
 def _marks(sections: Sequence[Section]) -> tuple[int, ...]:
     """Return the batches at which any plan changed."""
-    figures = (part for each in sections for part in each.parts if isinstance(part, Figure))
-    return tuple(sorted({mark for each in figures for mark in each.marks}))
+    figures = (part for section in sections for part in section.parts if isinstance(part, Figure))
+    return tuple(sorted({mark for figure in figures for mark in figure.marks}))
 
 
 def _journal(view: RunView, *, of_tasks: bool) -> dict[str, Any]:
     """Return the newest decisions of tasks or of the driver, in the words of their operators."""
-    entries = [each for each in view.history.journal if each.is_of_task == of_tasks]
+    entries = [entry for entry in view.history.journal if entry.is_of_task == of_tasks]
     words = wordings_of(view.sections)
     return {
-        "rows": [told(each, words) for each in reversed(entries[-MAX_ENTRIES:])],
+        "rows": [told(entry, words) for entry in reversed(entries[-MAX_ENTRIES:])],
         "n": len(entries),
     }
 
@@ -224,8 +224,10 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
         steps: lines of a tree that stand below the title.
     """
     shown = arranged(
-        replace(each, parts=tuple(part for part in each.parts if not isinstance(part, Figure)))
-        for each in sections
+        replace(
+            section, parts=tuple(part for part in section.parts if not isinstance(part, Figure))
+        )
+        for section in sections
     )
     try:
         template = templates(package("jinja2", NEEDS)).get_template("fragment.html")
@@ -266,4 +268,4 @@ def templates(jinja2: Any, *packages: str) -> Any:
 
 def wordings_of(sections: Sequence[Section]) -> Wordings:
     """Return the words of all operators for their decisions."""
-    return {key: words for each in sections for key, words in each.wordings.items()}
+    return {key: words for section in sections for key, words in section.wordings.items()}

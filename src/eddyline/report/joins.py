@@ -129,11 +129,11 @@ def sections(view: JoinView, history: History) -> list[Section]:
     points = points_of(history.batches)
     ran = [
         found
-        for each in view.pipelines
-        if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
+        for pipeline in view.pipelines
+        if (found := order_series(f"pipeline {pipeline.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    pipelines = {f"pipeline {each.name}" for each in view.pipelines}
+    pipelines = {f"pipeline {pipeline.name}" for pipeline in view.pipelines}
     components = {"join", "tables", "table filter", "constraints", *pipelines}
     return [
         _lead(view, points, history, ran),
@@ -157,12 +157,12 @@ def _lead(
     said = [*summary(view), *holding_back(view), *waiting(view), *dropped_by_tables(view)]
     if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
         first = history.batches[0].batch_id
-        n = sum(each.event == "order" and each.batch_id >= first for each in history.journal)
+        n = sum(entry.event == "order" and entry.batch_id >= first for entry in history.journal)
         said.append(f"The orders of {counted(n_ordered, 'pipeline')} {how_often(n)}.")
     tiles = []
-    records = [each for point in points for each in point.records(JoinRecord)]
+    records = [record for point in points for record in point.records(JoinRecord)]
     if records:
-        n_late = sum(each.n_late for each in records)
+        n_late = sum(record.n_late for record in records)
         newest = next(points[-1].records(JoinRecord), records[0])
         held = size(sum(newest.n_bytes))
         late = percent(ratio(n_late, sum(point.n_rows for point in points)))
@@ -180,7 +180,7 @@ def summary(view: JoinView) -> list[str]:
     """Return in sentences what is emitted, by which keys, in which grid, and what was found."""
     said, word = _EMITS.get(view.emits), view.emits
     if view.kind in _KINDS:
-        names = [clipped(each.name, NAME_WIDTH) for each in view.inputs]
+        names = [clipped(source.name, NAME_WIDTH) for source in view.inputs]
         said, word = _KINDS[view.kind].format(*names), view.kind
     how = f": {said}" if said else ""
     return [
@@ -217,7 +217,7 @@ def _grid(view: JoinView) -> str:
 
 
 def _found(view: JoinView) -> str:
-    if not any(each.n_arrived or each.n_joined for each in view.inputs):
+    if not any(source.n_arrived or source.n_joined for source in view.inputs):
         return "No row arrived."
     combinations = counted(view.n_results, "combination")
     return f"{combinations} of rows found, before conditions that are no equalities."
@@ -229,7 +229,7 @@ def holding_back(view: JoinView) -> list[str]:
     A row leaves a window when no row that is still awaited can meet it. So the stream whose
     awaited rows are the earliest decides for the others.
     """
-    streams = [each for each in view.inputs if not each.is_table]
+    streams = [source for source in view.inputs if not source.is_table]
     awaited = sorted(
         (each.awaited_from, at) for at, each in enumerate(streams) if each.awaited_from is not None
     )
@@ -247,9 +247,9 @@ def holding_back(view: JoinView) -> list[str]:
 def waiting(view: JoinView) -> list[str]:
     """Count the rows that are kept back until event time has passed them, if any are."""
     found = [
-        f"{clipped(each.name, NAME_WIDTH)} {count(each.n_waiting)}"
-        for each in view.inputs
-        if each.n_waiting
+        f"{clipped(source.name, NAME_WIDTH)} {count(source.n_waiting)}"
+        for source in view.inputs
+        if source.n_waiting
     ]
     later = "earlier one" if view.kind == "inner" else "partner"
     return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
@@ -282,19 +282,30 @@ def dropped_by_tables(view: JoinView) -> list[str]:
 
 def _arrived(view: JoinView) -> Table:
     rows = []
-    for each in view.inputs:
-        name = each.name if each.stream == each.name else f"{each.name} ({each.stream})"
-        arrived = (each.n_arrived, each.n_joined, each.n_late, each.n_untimed)
+    for source in view.inputs:
+        name = source.name if source.stream == source.name else f"{source.name} ({source.stream})"
+        arrived = (
+            source.n_arrived,
+            source.n_joined,
+            source.n_late,
+            source.n_untimed,
+        )
         # The rows of a table do not arrive: nothing is known where a zero would stand.
-        known = (None, each.n_joined, None, None) if each.is_table else arrived
-        rows.append((clipped(name, NAME_WIDTH), clipped(each.window, NAME_WIDTH), *known))
+        known = (None, source.n_joined, None, None) if source.is_table else arrived
+        rows.append((clipped(name, NAME_WIDTH), clipped(source.window, NAME_WIDTH), *known))
     return Table(ARRIVED, tuple(rows), "What arrived.")
 
 
 def _kept(view: JoinView) -> Table:
     rows = tuple(
-        (clipped(each.name, NAME_WIDTH), each.n_kept, each.n_bytes, each.n_runs, each.latest)
-        for each in view.inputs
+        (
+            clipped(source.name, NAME_WIDTH),
+            source.n_kept,
+            source.n_bytes,
+            source.n_runs,
+            source.latest,
+        )
+        for source in view.inputs
     )
     return Table(KEPT, rows, "What the windows hold.")
 
@@ -413,9 +424,11 @@ def _series(points: Sequence[Point]) -> list[Figure]:
 def _state(points: Sequence[Point], figures: Iterable[tuple[str, Unit, Values]]) -> list[Figure]:
     """Return figures of the state after each batch."""
     records = [next(point.records(JoinRecord), None) for point in points]
-    inputs = next((each.inputs for each in reversed(records) if each is not None), ())
+    inputs = next((record.inputs for record in reversed(records) if record is not None), ())
     # After a restart with other inputs, what came before is of other windows.
-    known = [each if each is not None and each.inputs == inputs else None for each in records]
+    known = [
+        record if record is not None and record.inputs == inputs else None for record in records
+    ]
     found = []
     for title, unit, values in figures:
         at_points = [{} if each is None else values(each) for each in known]
@@ -448,13 +461,13 @@ def _figure(
     axis: str = "",
 ) -> Figure:
     drawn = tuple(Line(name, of_line) for name, of_line in values.items())
-    ids = tuple(each.batch_id for each in points)
+    ids = tuple(point.batch_id for point in points)
     return Figure(title, ids, drawn, unit, is_half=True, axis=axis)
 
 
 def _seen(figures: Iterable[Figure]) -> list[Figure]:
     """Return the figures in which there is something to see."""
-    return [each for each in figures if any(any(line.values) for line in each.lines)]
+    return [figure for figure in figures if any(any(line.values) for line in figure.lines)]
 
 
 # -- decisions of the journal -----------------------------------------------------------------
@@ -529,13 +542,13 @@ def constraint_sections(view: JoinView, points: Sequence[Point]) -> list[Section
 
 def cold_summary(view: JoinView) -> list[str]:
     """Return in sentences how much is cold, how often it was asked for, and what it spares."""
-    n_cold = sum(each.n_cold for each in view.inputs)
-    n_rows = n_cold + sum(each.n_kept for each in view.inputs)
+    n_cold = sum(source.n_cold for source in view.inputs)
+    n_rows = n_cold + sum(source.n_kept for source in view.inputs)
     if not n_cold:
         return ["No row of the windows is cold so far."]
-    bytes_cold = sum(each.cold_bytes for each in view.inputs)
+    bytes_cold = sum(source.cold_bytes for source in view.inputs)
     n_found, n_pairs = (
-        sum(getattr(each, name) for each in view.tiers) for name in ("n_cold", "n_pairs")
+        sum(getattr(tier, name) for tier in view.tiers) for name in ("n_cold", "n_pairs")
     )
     said = [
         f"{counted(n_cold, 'row')} of the windows are cold, {percent(ratio(n_cold, n_rows))} of "
@@ -558,13 +571,13 @@ def cold_summary(view: JoinView) -> list[str]:
 def missing(view: JoinView) -> list[str]:
     """Return in sentences how much was dropped, and what that cost at most."""
     n_dropped, n_most, n_seen = (
-        sum(getattr(each, name) for each in view.discards)
+        sum(getattr(discard, name) for discard in view.discards)
         for name in ("n_dropped", "n_most", "n_seen")
     )
-    about = sum(each.n_about for each in view.discards)
+    about = sum(discard.n_about for discard in view.discards)
     if not n_dropped:
         return ["No row was dropped so far, and no result is missing."]
-    n_bytes = sum(each.dropped_bytes for each in view.inputs)
+    n_bytes = sum(source.dropped_bytes for source in view.inputs)
     said = f"Dropped as hardly asked for: {counted(n_dropped, 'row')}; {size(n_bytes)} are kept of "
     said += "their keys. "
     if not n_most:
@@ -578,15 +591,15 @@ def missing(view: JoinView) -> list[str]:
 def _discards(view: JoinView) -> Table:
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
-            "its window" if each.kept_for is None else span(each.kept_for),
-            span(each.bound) if each.n_pairs else UNKNOWN,
-            each.n_dropped,
-            each.n_most,
-            each.n_about,
-            each.n_seen,
+            clipped(discard.name, NAME_WIDTH),
+            "its window" if discard.kept_for is None else span(discard.kept_for),
+            span(discard.bound) if discard.n_pairs else UNKNOWN,
+            discard.n_dropped,
+            discard.n_most,
+            discard.n_about,
+            discard.n_seen,
         )
-        for each in view.discards
+        for discard in view.discards
     )
     note = (
         "For how long the rows of an input are kept, what was dropped, and the results that are "
@@ -596,21 +609,21 @@ def _discards(view: JoinView) -> Table:
 
 
 def _tiers(view: JoinView) -> Table:
-    inputs = {each.name: each for each in view.inputs}
+    inputs = {source.name: source for source in view.inputs}
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
-            "all rows" if each.hot_for is None else span(each.hot_for),
-            span(each.bound) if each.n_pairs else UNKNOWN,
-            each.n_pairs,
-            inputs[each.name].n_kept,
-            inputs[each.name].n_bytes,
-            inputs[each.name].n_cold,
-            inputs[each.name].cold_bytes,
-            each.n_cold,
-            ratio(each.n_cold, each.n_pairs),
+            clipped(tier.name, NAME_WIDTH),
+            "all rows" if tier.hot_for is None else span(tier.hot_for),
+            span(tier.bound) if tier.n_pairs else UNKNOWN,
+            tier.n_pairs,
+            inputs[tier.name].n_kept,
+            inputs[tier.name].n_bytes,
+            inputs[tier.name].n_cold,
+            inputs[tier.name].cold_bytes,
+            tier.n_cold,
+            ratio(tier.n_cold, tier.n_pairs),
         )
-        for each in view.tiers
+        for tier in view.tiers
     )
     note = "For how long the rows of a window are likely to be asked for, and what is cold."
     return Table(TIERS, rows, note)
@@ -640,13 +653,13 @@ def _done(view: JoinView) -> Table:
 def _clusters(view: JoinView) -> Table:
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
-            clipped(view.keys[each.key], NAME_WIDTH),
-            span(each.bound) if each.n_rows else UNKNOWN,
-            "yes" if each.is_used else "no",
-            each.n_rows,
-            each.n_beyond,
+            clipped(cluster.name, NAME_WIDTH),
+            clipped(view.keys[cluster.key], NAME_WIDTH),
+            span(cluster.bound) if cluster.n_rows else UNKNOWN,
+            "yes" if cluster.is_used else "no",
+            cluster.n_rows,
+            cluster.n_beyond,
         )
-        for each in view.clusters
+        for cluster in view.clusters
     )
     return Table(CLUSTERS, rows, "How long after its first row a key still comes.")

@@ -251,8 +251,8 @@ def _bounds(view: ModelView) -> Table:
 def _estimates(view: ModelView) -> list[Part]:
     """Return what steps give and what joins ask before, beside what that was estimated to be."""
     steps = tuple(
-        (clipped(each.text, 60), *_told(each.estimate), each.gave, each.factor, each.varies)
-        for each in view.steps
+        (clipped(step.text, 60), *_told(step.estimate), step.gave, step.factor, step.varies)
+        for step in view.steps
     )
     joins = tuple(
         (
@@ -306,7 +306,7 @@ def _figures(history: History) -> list[Part]:
         return tuple(float(value(now) - value(before)) for before, now in pairs)
 
     def figure(title: str, lines: Sequence[Line], unit: Unit) -> list[Part]:
-        told = tuple(each for each in lines if any(each.values))
+        told = tuple(line for line in lines if any(line.values))
         return [Figure(title, ids, told, unit, is_half=True)] if told else []
 
     rows, made, dropped = (
@@ -378,12 +378,15 @@ def _picture(given: Picture, *, is_half: bool) -> Figure:
 def _counted(given: Picture) -> tuple[int, int]:
     """Return how many rows with a value and pieces are drawn."""
     rows = sum(
-        value is not None for each in given.curves if each.kind == "rows" for value in each.values
+        value is not None
+        for curve in given.curves
+        if curve.kind == "rows"
+        for value in curve.values
     )
     pieces = sum(
         before is not None and value is None
-        for each in given.curves
-        if each.kind == "model"
-        for before, value in itertools.pairwise(each.values)
+        for curve in given.curves
+        if curve.kind == "model"
+        for before, value in itertools.pairwise(curve.values)
     )
     return rows, pieces

@@ -77,7 +77,7 @@ class Point:
     def records(self, kind: type[RecordT]) -> Iterator[RecordT]:
         """Yield what its batches recorded of one kind, the newest first."""
         for batch in reversed(self.batches):
-            yield from (each for each in reversed(batch.operators) if isinstance(each, kind))
+            yield from (record for record in reversed(batch.operators) if isinstance(record, kind))
 
 
 def records_of(
@@ -85,7 +85,10 @@ def records_of(
 ) -> list[tuple[BatchRecord, RecordT]]:
     """Return the records of one kind, each with its batch."""
     return [
-        (batch, each) for batch in batches for each in batch.operators if isinstance(each, kind)
+        (batch, record)
+        for batch in batches
+        for record in batch.operators
+        if isinstance(record, kind)
     ]
 
 
@@ -156,11 +159,11 @@ def order_lines(records: Iterable[OrderRecord], n_rows: int, seconds: float) -> 
         seconds: its time (s).
     """
     found: list[str] = []
-    for each in records:
-        found.append(f"{each.component}: {order_text(each.plan, SHOWN_NAMES)}")
-        if finite(each.cost_ns) is not None:
-            cost = cost_text(each.cost_ns, each.as_written_ns, each.saved_s(n_rows), seconds)
-            found.append(f"{each.component}: {cost}")
+    for record in records:
+        found.append(f"{record.component}: {order_text(record.plan, SHOWN_NAMES)}")
+        if finite(record.cost_ns) is not None:
+            cost = cost_text(record.cost_ns, record.as_written_ns, record.saved_s(n_rows), seconds)
+            found.append(f"{record.component}: {cost}")
     return tuple(found)
 
 

@@ -284,7 +284,10 @@ class ProgressLine:
         change = self._changes(record)
         before, self._lines = self._lines, record.lines
         self._change = change or self._change
-        self._plans = {**self._plans, **{each.component: each.plan for each in record.operators}}
+        self._plans = {
+            **self._plans,
+            **{part.component: part.plan for part in record.operators},
+        }
         self.last_batch = record.batch_id
         self.n_batches += record.n_batches
         self.n_rows += record.n_rows
@@ -306,11 +309,11 @@ class ProgressLine:
     def _changes(self, record: BatchRecord) -> str:
         """Say which operators had another plan before this batch, and which."""
         changes = []
-        for each in record.operators:
-            before = self._plans.get(each.component)
-            if before is not None and before != each.plan:
-                old, _ = change_texts(before, each.plan, SHOWN_NAMES)
-                changes.append(f"batch {record.batch_id}, {one_line(each.component)} before: {old}")
+        for part in record.operators:
+            before = self._plans.get(part.component)
+            if before is not None and before != part.plan:
+                old, _ = change_texts(before, part.plan, SHOWN_NAMES)
+                changes.append(f"batch {record.batch_id}, {one_line(part.component)} before: {old}")
         return "; ".join(changes)
 
     def _drawing(self) -> RenderableType:

@@ -143,7 +143,7 @@ class Pins:
                     JournalEntry(batch_id, component, "adapt", pin.plan, evidence={"why": why})
                 )
         self._waiting.clear()
-        self._drop([each.component for each in entries])
+        self._drop([entry.component for entry in entries])
         return entries
 
     def _why_gone(self, component: str, pin: Pin, target: Choice | None) -> str:

@@ -389,7 +389,7 @@ def decisions_of(reports: Iterable[TaskReport[Any]], batch_id: int) -> list[Jour
     found = []
     for report in reports:
         at = {"partition": report.partition}
-        found += [replace(each, evidence={**each.evidence, **at}) for each in report.entries]
+        found += [replace(entry, evidence={**entry.evidence, **at}) for entry in report.entries]
         if n_left_out := report.n_entries - len(report.entries):
             evidence = {**at, "n_entries": n_left_out}
             found.append(JournalEntry(batch_id, report.component, "left_out", evidence=evidence))

@@ -148,13 +148,13 @@ class ComponentLog:
 
     def _merge(self, logged: Logged) -> None:
         """Make one entry of those that are near now that more is known of one of them."""
-        for other in [each for each in self.situations if each is not logged]:
+        for other in [situation for situation in self.situations if situation is not logged]:
             if logged.seen.distance(other.seen) <= 1.0:
                 logged.absorb(other)
                 self._remove(other)
 
     def _remove(self, logged: Logged) -> None:
-        self.situations = [each for each in self.situations if each is not logged]
+        self.situations = [situation for situation in self.situations if situation is not logged]
 
     def _nearest(self, now: Situation, target: Choice) -> Logged | None:
         """Return the situation that this is, if it is one of those before.
@@ -223,7 +223,7 @@ class ComponentLog:
         return json.loads(own)
 
     def _forget(self) -> None:
-        self.n_left_out += sum(each.held.total() for each in self.situations)
+        self.n_left_out += sum(situation.held.total() for situation in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
     def view(self, target: Choice) -> LogView:
@@ -234,10 +234,10 @@ class ComponentLog:
         return LogView(
             self.component,
             n_situations=len(self.situations),
-            n_rows=sum(each.held.total() for each in self.situations),
+            n_rows=sum(situation.held.total() for situation in self.situations),
             n_left_out=self.n_left_out + self.waiting.total(),
-            n_right=sum(each.n_right for each in self.situations),
-            n_mistaken=sum(each.n_mistaken for each in self.situations),
+            n_right=sum(situation.n_right for situation in self.situations),
+            n_mistaken=sum(situation.n_mistaken for situation in self.situations),
             hindsight=replace(seen, best=None if seen.best is None else target.in_words(seen.best)),
             unit=target.cost_unit,
             per=target.per,
@@ -250,7 +250,7 @@ class ComponentLog:
         at = next((i for i, each in enumerate(self.situations) if each is self.current), None)
         return SavedComponent(
             self.names,
-            [saved(each) for each in self.situations],
+            [saved(situation) for situation in self.situations],
             at,
             self.recalled_at,
             self.waiting.pairs(),
@@ -265,17 +265,17 @@ class ComponentLog:
             ValueError, LookupError, TypeError, EddylineError: it is damaged.
         """
         self.names, self.identity = given.names, given.identity
-        self.situations = [restored(each, given.names) for each in given.situations]
+        self.situations = [restored(situation, given.names) for situation in given.situations]
         self.waiting, self.n_left_out = Held.of(given.waiting), given.n_left_out
         if given.current is not None:
             self.current = self.situations[range(len(self.situations)).index(given.current)]
         self.recalled_at = given.recalled_at
         numbers = [self.n_left_out, *self.waiting.values()]
-        for each in self.situations:
-            numbers += [*each.held.values(), each.seen.n_sampled]
-            numbers += [each.n_settled, each.n_right, each.n_mistaken]
-            for plan in (target.plan, *(plan for plan, _ in each.held.pairs())):
-                target.cost_of(plan, each.seen.evidence)
+        for situation in self.situations:
+            numbers += [*situation.held.values(), situation.seen.n_sampled]
+            numbers += [situation.n_settled, situation.n_right, situation.n_mistaken]
+            for plan in (target.plan, *(plan for plan, _ in situation.held.pairs())):
+                target.cost_of(plan, situation.seen.evidence)
         if not all(0.0 <= number < float("inf") for number in numbers):
             msg = "a number of rows, batches or recalls is less than 0"
             raise ValueError(msg)
@@ -595,37 +595,37 @@ class LogView:
 
 def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
     """Return what plans have cost in some situations, and what the best of them would have."""
-    n_rows = np.array([each.held.total() for each in situations])
+    n_rows = np.array([situation.held.total() for situation in situations])
     if not n_rows.sum() > 0.0:
         return Hindsight()
     keys = compared(situations)
-    prices = np.array([[each.price(target, key) for key in keys] for each in situations])
+    prices = np.array([[situation.price(target, key) for key in keys] for situation in situations])
     # Rows under a plan without a price make the sum one that is not known.
     spent = [
-        n * each.price(target, key)
-        for each in situations
-        for key, n in each.held.items()
+        n * situation.price(target, key)
+        for situation in situations
+        for key, n in situation.held.items()
         if n > 0.0
     ]
     cost = float(sum(spent) / n_rows.sum())
     singles = dict(zip(keys, n_rows @ prices / n_rows.sum(), strict=True))
     n_unpriced = int(np.isnan(list(singles.values())).sum())
     found = [(float(single), json.loads(key)) for key, single in singles.items()]
-    evidence = [each.seen.evidence for each in situations]
+    evidence = [situation.seen.evidence for situation in situations]
     together = target.best_single(list(zip(evidence, n_rows.tolist(), strict=True)))
     if together is not None:
         price = sum(n * target.cost_of(together, e) for n, e in zip(n_rows, evidence, strict=True))
         found.append((float(price / n_rows.sum()), together))
     known = [pair for pair in found if np.isfinite(pair[0])]
     best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
-    n_plans = len({key for each in situations for key in each.held})
+    n_plans = len({key for situation in situations for key in situation.held})
     return Hindsight(cost, best, best_cost, n_plans, n_unpriced)
 
 
 def compared(situations: Sequence[Logged]) -> list[str]:
     """Return the plans that were in force for most rows, in the order in which they came."""
     n_rows = Held()
-    for each in situations:
-        n_rows.add(each.held)
+    for situation in situations:
+        n_rows.add(situation.held)
     most = set(sorted(n_rows, key=n_rows.__getitem__, reverse=True)[:MOST_COMPARED])
     return [key for key in n_rows if key in most]

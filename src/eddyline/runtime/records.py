@@ -109,7 +109,7 @@ def event_times(said: Iterable[Numbers]) -> tuple[float | None, float | None]:
 
 def numbers_of(records: Iterable[Record], n_rows: int) -> dict[str, Numbers]:
     """Return what the records of a batch of so many rows say in numbers, by component."""
-    counting = (each for each in records if isinstance(each, Counting))
+    counting = (record for record in records if isinstance(record, Counting))
     return {each.component: each.numbers(n_rows) for each in counting}
 
 
@@ -216,7 +216,7 @@ class BatchRecord:
         """Return one record for this batch and those before it: counts and times add up."""
         n_rows = self.n_rows + earlier.n_rows
         share = earlier.n_rows / n_rows if n_rows else 0.5
-        before = {each.component: each for each in earlier.operators}
+        before = {part.component: part for part in earlier.operators}
         return replace(
             self,
             n_rows=n_rows,
@@ -224,7 +224,7 @@ class BatchRecord:
             seconds=self.seconds + earlier.seconds,
             first_began_at=earlier.began_at,
             operators=tuple(
-                _with_earlier(each, before.get(each.component), share) for each in self.operators
+                _with_earlier(part, before.get(part.component), share) for part in self.operators
             ),
             n_batches=self.n_batches + earlier.n_batches,
             kept_by={name: n + earlier.kept_by.get(name, 0) for name, n in self.kept_by.items()},
@@ -258,12 +258,12 @@ def coarser(records: Sequence[BatchRecord], n: int, n_whole: int) -> list[BatchR
     at = max(0, len(records) - n_whole)
     size = math.ceil(n_batches(records[:at]) / n)
     found: list[BatchRecord] = []
-    for each in records[:at]:
-        alike = bool(found) and found[-1].kept_by.keys() == each.kept_by.keys()
-        if alike and found[-1].n_batches + each.n_batches // 2 < size:
-            found[-1] = each.with_earlier(found[-1])
+    for record in records[:at]:
+        alike = bool(found) and found[-1].kept_by.keys() == record.kept_by.keys()
+        if alike and found[-1].n_batches + record.n_batches // 2 < size:
+            found[-1] = record.with_earlier(found[-1])
         else:
-            found.append(each)
+            found.append(record)
     return [*found, *records[at:]]
 
 
@@ -276,9 +276,9 @@ class History:
 
     def last(self, *events: str, components: Container[str] | None = None) -> JournalEntry | None:
         """Return the newest decision of one of those events, of anybody or some components."""
-        for each in reversed(self.journal):
-            if each.event in events and (components is None or each.component in components):
-                return each
+        for entry in reversed(self.journal):
+            if entry.event in events and (components is None or entry.component in components):
+                return entry
         return None
 
 
@@ -393,7 +393,7 @@ def line_of(record: BatchRecord) -> bytes:
         record.n_kept,
         record.seconds,
         record.ended_at,
-        tuple(StoredRecord.of(each, record.n_rows) for each in record.operators),
+        tuple(StoredRecord.of(part, record.n_rows) for part in record.operators),
         record.lines,
         record.n_batches,
         dict(record.kept_by),
@@ -465,10 +465,10 @@ class Counters(msgspec.Struct):
 
     def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
         """Count the decisions that put another plan in force."""
-        for each in entries:
-            if each.is_plan_change:
-                n_before = self.plan_changes.get(each.component, 0)
-                self.plan_changes[each.component] = n_before + 1
+        for entry in entries:
+            if entry.is_plan_change:
+                n_before = self.plan_changes.get(entry.component, 0)
+                self.plan_changes[entry.component] = n_before + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -491,11 +491,11 @@ def whole(backlogs: Sequence[Backlog]) -> Backlog:
     >>> whole([Backlog(3), Backlog(4, is_estimate=True, n_files=1)])
     Backlog(n_rows=7, is_estimate=True, n_files=1, why='')
     """
-    files = [each.n_files for each in backlogs if each.n_files is not None]
-    rows = [each.n_rows for each in backlogs if each.n_rows is not None]
+    files = [backlog.n_files for backlog in backlogs if backlog.n_files is not None]
+    rows = [backlog.n_rows for backlog in backlogs if backlog.n_rows is not None]
     return Backlog(
         sum(rows) if rows and len(rows) == len(backlogs) else None,
-        any(each.is_estimate for each in backlogs),
+        any(backlog.is_estimate for backlog in backlogs),
         sum(files) if files else None,
-        next((each.why for each in backlogs if each.why), ""),
+        next((backlog.why for backlog in backlogs if backlog.why), ""),
     )

@@ -319,7 +319,7 @@ class Seen:
     def _of(self, run: Followed) -> list[str]:
         known, last = self._batches.get(run.key, (id(run), -1))
         self._batches[run.key] = id(run), run.last_batch
-        fresh = [each for each in run.recent if known != id(run) or each.batch_id > last]
+        fresh = [batch for batch in run.recent if known != id(run) or batch.batch_id > last]
         if not fresh:
             return []
         # Numbers are those after the newest batch; a page that gets several shows the last.

@@ -165,7 +165,7 @@ class Followed:
         """Time of all batches (s)."""
         self.work: dict[str, float] = defaultdict(float)
         """What was done in all batches; see ``SUMS``."""
-        self.changed_after = -1
+        self.changed_after: int = -1
         """The batch after which a plan changed last; -1 if none did."""
 
     def _take(self, record: BatchRecord) -> None:

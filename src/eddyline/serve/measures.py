@@ -236,7 +236,7 @@ def _late(run: Followed) -> Iterator[str]:
 
 
 def _slow(run: Followed) -> Iterator[str]:
-    times = [each.seconds / each.n_rows for each in run.recent if each.n_rows]
+    times = [batch.seconds / batch.n_rows for batch in run.recent if batch.n_rows]
     if len(times) < LEAST_KNOWN:
         return
     slower = ratio(median(times[-NEWEST:]), median(times[:-NEWEST]))
@@ -248,7 +248,7 @@ def _slow(run: Followed) -> Iterator[str]:
 
 
 def _silent(run: Followed, now: float) -> Iterator[str]:
-    ends = [each.ended_at for each in run.recent if each.ended_at]
+    ends = [batch.ended_at for batch in run.recent if batch.ended_at]
     if len(ends) < 2:
         return
     usual = median(after - before for before, after in pairwise(ends))
@@ -324,12 +324,12 @@ class Effects:
 
     def __init__(self, batches: Sequence[BatchRecord], journal: Sequence[JournalEntry]) -> None:
         self._batches = batches
-        self._ids = [each.batch_id for each in batches]
+        self._ids = [batch.batch_id for batch in batches]
         with_rows = (at for at, each in enumerate(batches) if each.n_rows)
         is_whole = bool(batches) and batches[0].batch_id == 0
         # The first batch with rows started workers and compiled what they run.
         self._warm = next(with_rows, 0) + 1 if is_whole else 0
-        self._changes = sorted({each.batch_id for each in journal if is_change(each)})
+        self._changes = sorted({entry.batch_id for entry in journal if is_change(entry)})
 
     def of(self, entry: JournalEntry) -> str:
         """Say what a decision brought; empty where it is none that changes what batches do."""

@@ -123,8 +123,8 @@ class Pages:
         """Return the list of queries, those first that a person should look at."""
         now = time.time()
         rows = [
-            Row(each, health(each, now, values=self._values), cells(each), spark_line(each.recent))
-            for each in runs
+            Row(run, health(run, now, values=self._values), cells(run), spark_line(run.recent))
+            for run in runs
         ]
         rows.sort(key=lambda row: (RANKS[row.health.level], row.run.name))
         n_by_level = {level: sum(row.health.level == level for row in rows) for level in RANKS}
@@ -227,8 +227,8 @@ class Pages:
 def _parted(made: Made) -> tuple[list[JournalEntry], list[JournalEntry]]:
     """Return the decisions of the driver, and those of tasks."""
     journal = made.view.history.journal
-    return [each for each in journal if not each.is_of_task], [
-        each for each in journal if each.is_of_task
+    return [entry for entry in journal if not entry.is_of_task], [
+        entry for entry in journal if entry.is_of_task
     ]
 
 
@@ -248,12 +248,12 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
         return None
     newest = run.recent[-1]
     rows = []
-    for each in newest.operators:
-        said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
-        plan = "" if each.plan is None else _plan_in_words(each.component, each.plan, wordings)
+    for part in newest.operators:
+        said = part.numbers(newest.n_rows) if isinstance(part, Counting) else Numbers()
+        plan = "" if part.plan is None else _plan_in_words(part.component, part.plan, wordings)
         levels = [said.levels.get(name) for name in LEVELS]
         if plan or any(level is not None for level in levels):  # a clock has nothing to show here
-            rows.append((each.component, plan, said.sums.get("n_rows") or None, *levels))
+            rows.append((part.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
 
@@ -266,14 +266,14 @@ def _plan_in_words(component: str, plan: Any, wordings: Wordings) -> str:
 
 def _tiles(sections: Sequence[Section]) -> list[Tile]:
     """Return the numbers of the operators that the head of the page does not have already."""
-    return [tile for each in sections for tile in each.tiles if tile.name not in OWN_TILES]
+    return [tile for section in sections for tile in section.tiles if tile.name not in OWN_TILES]
 
 
 def _rates(points: Sequence[Point], view: RunView) -> Figure | None:
     """Return the rows per second over the batches, with the changes of plans marked."""
     if not points:
         return None
-    marks = {each.batch_id + 1 for each in view.history.journal if is_change(each)}
+    marks = {entry.batch_id + 1 for entry in view.history.journal if is_change(entry)}
     first, last = points[0].batch_id, points[-1].batch_id
     return rate_figure(points, tuple(sorted(mark for mark in marks if first <= mark <= last)))
 
