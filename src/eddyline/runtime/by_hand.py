@@ -206,15 +206,15 @@ class RuleShown:
     why_not: str = ""
     """Why it does not run; empty if it does."""
     is_in_force: bool = True
-    """Whether the last micro-batch had it as it stands."""
+    """Whether the last micro-batch used the rule in this form."""
     n_rows: int | None = None
-    """Rows that it was there for; None if it is not known."""
+    """Rows that the rule was tested on; None if unknown."""
     n_matches: int | None = None
-    """Of those, rows that it was true for."""
+    """Rows among them that matched."""
 
     @property
     def mark(self) -> str:
-        """Tells this text from another one that the rule may have later."""
+        """Hash of the text: it shows whether the rule changed after a person saw it."""
         return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
 
@@ -226,13 +226,13 @@ class RuleList:
     """Of the set."""
     rules: Sequence[RuleShown]
     n_found: int
-    """Rules that were looked for, of which these are the first."""
+    """Rules that the search found; ``rules`` are the first of them."""
     n_all: int
-    """Rules of the set."""
+    """All rules of the set."""
     follows: str = ""
     """The folder or file that decides what rules there are; empty if a person may."""
     notes: tuple[str, ...] = ()
-    """What no micro-batch has met yet."""
+    """Changes that no micro-batch has used yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +253,11 @@ class ChangeableRules(Protocol):
     """The rules of a query that runs; from any thread."""
 
     def found(self, part: str, most: int) -> RuleList:
-        """Return the first rules whose names have a part, in upper or lower case.
+        """Return the first rules whose names contain a text, in upper or lower case.
 
         Args:
-            part: of the name; empty for all.
-            most: rules that are returned at most.
+            part: the text; empty for all rules.
+            most: most rules to return.
         """
         ...
 

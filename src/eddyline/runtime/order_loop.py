@@ -57,7 +57,7 @@ WARMUP_PROB = 0.1
 """Share of the rows that is profiled while a loop warms up."""
 
 SPIKE_FACTOR = 4.0
-"""A call that takes so many times longer than expected is a spike, if it stays the only one."""
+"""A single call that takes this many times longer than expected is a spike."""
 
 WARMUP_SAMPLES = 4
 """Sampled rows, as a multiple of ``MIN_FILL``, that end a warm-up in which little is dropped."""
@@ -72,11 +72,11 @@ MIN_ROWS_PER_PROFILE = 32
 """Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
 
 MOST_PAIRED = 8
-"""Filters up to which the share of rows that each pair of them drops is a condition, too. With more
-filters, the share that each drops alone has to do."""
+"""Up to this many filters, the share of rows that each pair drops is a condition, too. With more,
+only the share of each filter is."""
 
 ONE_ORDER = "the policy takes evidence of the order in force alone"
-"""Said of an order that is not logged."""
+"""Why an order is not logged."""
 
 GREEDY = AGreedyOptions(hysteresis=1.0, min_fill=1, min_gain=0.0)
 """The policy of advice and hindsight: it waits for nothing, whatever the policy of the loop."""

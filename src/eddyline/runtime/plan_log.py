@@ -34,30 +34,29 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
 
 MOST_SITUATIONS, MOST_CONDITIONS = 64, 20_000
-"""Situations of one component, and conditions of all of them, which are saved with each batch:
-about 1 MB. Of more, the situations that held for the fewest rows are let go of."""
+"""Most situations of a component, and most conditions of all of them: about 1 MB, which is saved
+with each batch. Beyond that the situation with the fewest rows is dropped."""
 
 LEAST_SITUATIONS = 8
-"""Those that stay however many conditions they have."""
+"""Situations that are kept whatever the number of their conditions."""
 
 MOST_PLANS = 8
-"""Plans whose rows a situation keeps apart; of more, those of the fewest rows are let go of."""
+"""Plans whose rows a situation counts apart; beyond that the plan of the fewest rows is dropped."""
 
 SOON = 2
 """Batches within which another situation shows that a recall was a mistake; later it is taken for
 another change, such as where no rows of the batches between were sampled."""
 
 MAX_LOSS = 1.1
-"""A plan is not recalled if by the few rows since the change it costs so many times as much as the
-one in force; where they are enough to choose a plan by, it has to cost less."""
-
+"""While few rows were sampled since a change, a recalled plan may cost this many times as much as
+the plan in force. Once the rows are enough to choose a plan by, it must be cheaper."""
 
 CLEARLY = 0.9
-"""A plan that a situation was never met by is recalled if it costs so much of its own best one."""
-
+"""A plan that was never in force in a situation is recalled there if it costs at most this share of
+the best plan that was."""
 
 DAMAGED = (EddylineError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What evidence raises that is not that of its component."""
+"""Errors that damaged evidence raises, or evidence of another component."""
 
 
 class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -369,18 +368,17 @@ class PlanLog:
 
 
 SETTLED = 2
-"""Batches after which a plan that was not given up is settled."""
+"""Settled batches that a situation needs before its plan may be recalled."""
 
 MOST_KNOWN = 256
-"""Plans of which a situation remembers what was computed."""
+"""Plans whose prices a situation keeps."""
 
 MOST_MISTAKEN = 2
-"""A situation that was mistaken for others so many times more than it was known again is not
-recalled any more."""
-
+"""The plan of a situation is not recalled once its mistaken recalls exceed the right ones by this
+many."""
 
 SAME = 1.001
-"""Plans that cost up to so many times as much as the cheapest are as good."""
+"""Plans up to this factor of the cheapest count as equally good."""
 
 
 class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

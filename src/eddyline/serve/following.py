@@ -30,7 +30,7 @@ LOOK_EVERY_S = 0.25
 """Least time between two looks for new batches (s)."""
 
 ASK_EVERY_S = 2.0
-"""Least time between two questions whether a run still runs, of one without new batches (s)."""
+"""Least time between two questions whether a run without new batches still runs (s)."""
 
 BACKLOG_EVERY_S = 2.0
 """Least time between two questions for the backlog of a run (s)."""

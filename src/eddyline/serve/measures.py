@@ -169,16 +169,16 @@ LEAST_KNOWN = 20
 """Batches that must be known before the newest are compared with them."""
 
 SLOWER = 2.0
-"""How many times longer a row must take than usual to be told."""
+"""Factor over the usual time of a row from which on the page says so."""
 
 SILENT = 10.0
-"""After how many usual intervals without a batch that is told."""
+"""Usual intervals without a batch after which the page says so."""
 
 LEAST_SILENCE_S = 60.0
 """Shorter times without a batch are not told (s)."""
 
 DEARER = 1.05
-"""How many times more than as written a plan must cost to be told."""
+"""Factor over the cost as written from which on the page says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,9 +227,9 @@ class Pages:
 def _parted(made: Made) -> tuple[list[JournalEntry], list[JournalEntry]]:
     """Return the decisions of the driver, and those of tasks."""
     journal = made.view.history.journal
-    return [entry for entry in journal if not entry.is_of_task], [
-        entry for entry in journal if entry.is_of_task
-    ]
+    driver = [entry for entry in journal if not entry.is_of_task]
+    tasks = [entry for entry in journal if entry.is_of_task]
+    return driver, tasks
 
 
 def _decisions(made: Made, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
