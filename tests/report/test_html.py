@@ -12,7 +12,6 @@ from eddyline.errors import PluginError, SourceError
 from eddyline.report import figures
 from eddyline.report.html import MAX_ENTRIES, check_packages, write_report, write_reports
 from eddyline.report.sections import MAX_COLOURS, Figure, Line, RunView
-from eddyline.report.series import MAX_POINTS
 from eddyline.runtime.journal import JournalEntry
 from tests.report.fakes import NAMES, a_run, a_view, many_names, run_of
 from tests.report.pages import elements_of, figures_of, own_part, page_of
@@ -52,14 +51,6 @@ def test_the_page_loads_nothing(tmp_path):
     assert "default-src 'none'" in page
     assert page.count("plotly.js v") == 1, "the drawing code is there once"
     assert "url(" not in own_part(page)
-
-
-def test_a_long_run_is_thinned_out_and_says_so(tmp_path):
-    page = page_of(a_run(2_500), tmp_path)
-    assert "2,500 batches as 834 points of up to 3 batches each" in page
-    for figure in figures_of(page).values():
-        assert all(len(trace["x"]) <= MAX_POINTS for trace in figure["data"])
-    assert len(own_part(page)) < 2_000_000
 
 
 def test_two_hundred_filters_show_twenty(tmp_path):

@@ -290,9 +290,12 @@ def test_tables_of_many_inputs_are_cut_and_figures_are_not(tmp_path):
     assert len(figures_of(page)[KEPT]["data"]) == 46
 
 
-def test_a_thinned_run_keeps_the_last_state_of_a_point(tmp_path):
-    run = a_join_run(2_500)
-    figures = figures_of(page_of(run, tmp_path))
+def test_a_long_run_is_thinned_and_keeps_the_last_state_of_a_point(tmp_path):
+    page = page_of(a_join_run(2_500), tmp_path)
+    assert "2,500 batches as 834 points of up to 3 batches each" in page
+    assert len(own_part(page)) < 2_000_000
+    figures = figures_of(page)
+    assert {len(trace["x"]) for each in figures.values() for trace in each["data"]} == {834}
     (kept,) = [line for line in figures[KEPT]["data"] if line["name"] == "o"]
     assert len(kept["y"]) == 834
     assert kept["y"][0] == 300
