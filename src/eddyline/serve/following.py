@@ -81,6 +81,9 @@ class Followed:
         clock: returns the time (s since 1970).
     """
 
+    changed_after: int
+    """The batch after which a plan changed last; -1 if none did."""
+
     def __init__(self, run: WatchedRun, clock: Callable[[], float] = time.time) -> None:
         self.run = run
         self.key = key_of(run)
@@ -165,8 +168,7 @@ class Followed:
         """Time of all batches (s)."""
         self.work: dict[str, float] = defaultdict(float)
         """What was done in all batches; see ``SUMS``."""
-        self.changed_after: int = -1
-        """The batch after which a plan changed last; -1 if none did."""
+        self.changed_after = -1
 
     def _take(self, record: BatchRecord) -> None:
         self.recent.append(record)
