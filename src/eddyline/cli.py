@@ -103,7 +103,7 @@ def run(
         console.print(said, markup=False, highlight=False)
     if report is not None:
         for written in write_reports([each.run_view() for each in runs], report):
-            console.print(f"Written: {written}", markup=False, highlight=False, soft_wrap=True)
+            _printed(f"Written: {written}")
 
 
 def _page(runs: Sequence[RunFace], port: int, *, values: bool) -> Server:
@@ -171,12 +171,7 @@ def check(
         raise typer.Exit(1)
     started = ", ".join([*(q.name for q in script.queries), *(r.name for r in script.rules)])
     where = "" if spark else " (checked without Spark)"
-    console.print(
-        f"{file}: nothing wrong{where}; starts {started}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    _printed(f"{file}: nothing wrong{where}; starts {started}")
 
 
 @app.command()
@@ -233,7 +228,7 @@ def bundle(
     from eddyline.care.bundle import INSIDE, default_file, write_bundle  # noqa: PLC0415
 
     written = write_bundle(checkpoint, out or default_file(checkpoint))
-    console.print(f"Written: {written}\n\n{INSIDE}", markup=False, highlight=False, soft_wrap=True)
+    _printed(f"Written: {written}\n\n{INSIDE}")
 
 
 @sigma_app.command("run")
@@ -325,6 +320,11 @@ def _waiting_for(what: str, *, quiet: bool = False) -> Iterator[None]:
         return
     with errors.status(f"waiting for {what} …"):
         yield
+
+
+def _printed(text: str) -> None:
+    """Print a text to the standard output as it is."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _said(text: str, style: str) -> None:

@@ -31,7 +31,15 @@ def adaptation_is_off() -> bool:
 
 
 class _Keywords:
-    """Options of every kind."""
+    """Options of every kind: dataclasses that check themselves."""
+
+    def __post_init__(self) -> None:
+        """Check the fields that are switches, and the lane; a kind checks its others first."""
+        for field in fields(self):  # type: ignore[arg-type]
+            if field.type == "bool":
+                is_switch(self, field.name)
+            elif field.name == "lane":
+                is_one_of(self, "lane", LANES)
 
     @classmethod
     def of(cls, **given: Any) -> Self:
@@ -99,12 +107,10 @@ class FilterOptions(_Keywords):
     def __post_init__(self) -> None:
         in_range(self, "sample_prob", 0.0, 1.0)
         in_range(self, "max_overhead", 1e-6, 1.0)
-        is_one_of(self, "lane", LANES)
         in_range(self, "seed", 0, 2**63)
-        for name in ("adaptive", "routing", "read_sample"):
-            is_switch(self, name)
         if self.route_by is not None:
             object.__setattr__(self, "route_by", _names(self.route_by))
+        _Keywords.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +142,9 @@ class SharingOptions(_Keywords):
     def __post_init__(self) -> None:
         in_range(self, "sample_prob", 0.0, 1.0)
         in_range(self, "seed", 0, 2**62)
-        is_switch(self, "adaptive")
         is_one_of(self, "method", METHODS)
         is_one_of(self, "sequence", SEQUENCES)
-        is_one_of(self, "lane", LANES)
+        _Keywords.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,11 +189,9 @@ class JoinOptions(_Keywords):
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
-        is_one_of(self, "lane", LANES)
         in_range(self, "cache_bytes", 0, 2**40)
         in_range(self, "seed", 0, 2**62)
-        for name in ("adaptive", "caches"):
-            is_switch(self, name)
+        _Keywords.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +213,7 @@ class AggregateOptions(_Keywords):
     def __post_init__(self) -> None:
         if self.buckets is not None:
             in_range(self, "buckets", 1, 4096)
-        is_one_of(self, "lane", LANES)
-        is_switch(self, "adaptive")
+        _Keywords.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,8 +237,7 @@ class AlarmOptions(_Keywords):
 
     def __post_init__(self) -> None:
         in_range(self, "seed", 0, 2**63)
-        is_one_of(self, "lane", LANES)
-        is_switch(self, "adaptive")
+        _Keywords.__post_init__(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,10 +255,6 @@ class ModelOptions(_Keywords):
     wherever they can; ``off``: Spark reads files and hands over rows. Batch DataFrames as in
     ``el.models.fit``."""
 
-    def __post_init__(self) -> None:
-        is_one_of(self, "lane", LANES)
-        is_switch(self, "adaptive")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(_Keywords):
@@ -270,9 +267,6 @@ class RunOptions(_Keywords):
     recall: bool = True
     """Whether a plan is taken again, without learning it, where the conditions that it was good for
     come again."""
-
-    def __post_init__(self) -> None:
-        is_switch(self, "recall")
 
 
 REMOVED = {

@@ -169,25 +169,6 @@ def test_two_hundred_filters_show_the_first_ones():
     assert len(rows_of(view)) == 200
 
 
-def test_lines_keep_to_the_width():
-    long = ("a very long predicate " * 20, *NAMES[1:])
-    view = a_view(name="x", blocks=(a_block(long),), notes=("word " * 80,))
-    for width in (60, 80, 140):
-        assert max(len(line) for line in told(view, width=width).splitlines()) <= width
-
-
-def test_texts_carry_no_colours():
-    assert "\x1b[" not in told(a_view())
-
-
-def test_users_texts_are_neither_markup_nor_control_codes():
-    block = a_block(("[red]x[/red]", "\x1b[31mevil"))
-    text = told(a_view(name="[bold]q[/bold] :smile:", blocks=(block,)))
-    assert "[red]x[/red]" in text
-    assert "[bold]q[/bold] :smile:" in text
-    assert "\x1b" not in text
-
-
 def test_nothing_is_said_of_the_order_of_one_filter():
     one, several = (a_run(3, NAMES[:n], (1.0,) * n).history.batches for n in (1, 3))
     for batches, n in ((one, 1), (several, 3)):

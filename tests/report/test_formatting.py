@@ -30,8 +30,8 @@ def test_a_duration_has_the_unit_that_suits_it(ns, text):
 
 
 def test_rates_and_ratios_of_the_unknown_are_unknown():
-    assert wording.per_second(10, 0.0) is None
-    assert wording.per_second(None, 1.0) is None
+    assert wording.ratio(10, 0.0) is None
+    assert wording.ratio(None, 1.0) is None
     assert wording.ratio(math.nan, 2.0) is None
     assert wording.times(wording.ratio(1.0, 0.0)) == "-"
 

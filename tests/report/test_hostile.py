@@ -19,7 +19,7 @@ from eddyline.rules.view import NativeView, RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
 from tests.report.fakes import a_block, a_join_run, a_join_view, a_run, a_view, run_of
-from tests.report.pages import EVIL, check_harmless, elements_of, page_of
+from tests.report.pages import EVIL, check_harmless, elements_of, figures_of, page_of
 from tests.report.test_rules import a_rule_view
 
 NAMES = (*EVIL, "tab\there\x1b[31m\x07", "[bold red]x[/] [/] :smile:", "x" * 300, "", "\u202eabc")
@@ -105,6 +105,8 @@ def test_a_page_has_no_element_of_a_users_making(run, tmp_path):
     page = page_of(run, tmp_path)
     check_harmless(page)
     assert "{{ 7 * 7 }}" in page, "nor a template"
+    for figure in figures_of(page).values():
+        assert not [trace for trace in figure["data"] if "<" in trace["name"]], "Plotly reads HTML"
     for _, attrs in elements_of(page):
         assert set(attrs) <= {
             *(

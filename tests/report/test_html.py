@@ -9,15 +9,12 @@ from itertools import pairwise
 import pytest
 
 from eddyline.errors import PluginError, SourceError
-from eddyline.filters.binding import Pinned
-from eddyline.filters.loop import RouteView
 from eddyline.report import figures
 from eddyline.report.html import MAX_ENTRIES, check_packages, write_report, write_reports
 from eddyline.report.sections import MAX_COLOURS, Figure, Line, RunView
-from eddyline.report.series import MAX_POINTS
 from eddyline.runtime.journal import JournalEntry
-from tests.report.fakes import NAMES, a_block, a_run, a_view, many_names, run_of
-from tests.report.pages import EVIL, check_harmless, elements_of, figures_of, own_part, page_of
+from tests.report.fakes import NAMES, a_run, a_view, many_names, run_of
+from tests.report.pages import elements_of, figures_of, own_part, page_of
 
 COST = "Expected cost per row, in force and as written (grey)"
 ORDER = "Order in force"
@@ -54,40 +51,6 @@ def test_the_page_loads_nothing(tmp_path):
     assert "default-src 'none'" in page
     assert page.count("plotly.js v") == 1, "the drawing code is there once"
     assert "url(" not in own_part(page)
-
-
-def test_users_texts_are_escaped_everywhere(tmp_path):
-    entry = JournalEntry(1, EVIL[0], EVIL[1], list(EVIL), [EVIL[2]], {EVIL[0]: EVIL[1]})
-    ran = a_run(20, EVIL)
-    view = a_view(
-        name=EVIL[2],
-        blocks=(
-            a_block(EVIL, note=EVIL[0], routed_by=EVIL, routes=(RouteView(EVIL[1], (0,), 0.5),)),
-        ),
-        pinned=tuple(Pinned(each, each, each) for each in EVIL),
-        notes=EVIL,
-    )
-    run = run_of(
-        view,
-        ran.history.batches,
-        (entry, replace(entry, component="arrow", event="order")),
-        query=EVIL[0],
-        text=EVIL[1],
-        steps=EVIL,
-        settings={EVIL[2]: EVIL[4]},
-    )
-    page = page_of(run, tmp_path)
-    check_harmless(page)
-    names = [trace["name"] for trace in figures_of(page)[ORDER]["data"]]
-    assert not [name for name in names if "<" in name]
-
-
-def test_a_long_run_is_thinned_out_and_says_so(tmp_path):
-    page = page_of(a_run(5_000), tmp_path)
-    assert "5,000 batches as 1,000 points of up to 5 batches each" in page
-    for figure in figures_of(page).values():
-        assert all(len(trace["x"]) <= MAX_POINTS for trace in figure["data"])
-    assert len(own_part(page)) < 2_000_000
 
 
 def test_two_hundred_filters_show_twenty(tmp_path):

@@ -132,13 +132,6 @@ def test_what_is_left_to_spark_is_told_and_why(tmp_path):
     assert "rand() is not deterministic" in page.read_text("utf-8")
 
 
-def test_narrow_and_wide_and_short_tables():
-    for width in (40, 60, 200):
-        lines = told(a_rule_view(), width=width).splitlines()
-        assert max(map(len, lines)) <= width
-    assert "… " in told(a_rule_view(), max_rows=1)
-
-
 def test_titles_stand_for_names():
     text = told(a_rule_view(titles={"never": "A rule that never fires"}), width=140)
     assert "A rule that never fires" in text

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from eddyline.change import DETECTORS, options_of
+from eddyline.change import options_of
 from eddyline.errors import OptionError
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
@@ -117,25 +117,6 @@ def test_after_a_change_of_order_only_detectors_with_the_same_prefix_go_on():
     untouched.restore(before)
     untouched.reset(np.repeat([False, True, False], 3))
     assert bank.snapshot() == untouched.snapshot()
-
-
-@pytest.mark.parametrize("detector", sorted(DETECTORS))
-def test_a_snapshot_is_json_and_continues(detector):
-    rng = np.random.default_rng(6)
-    first = monitor_of(detector)
-    profiles = [sample_of((0.6, 0.5, 0.4), 70, rng) for _ in range(30)]
-    profiles += [sample_of((0.1, 0.5, 0.4), 70, rng) for _ in range(30)]
-    for number, profile in enumerate(profiles):
-        if number % 20 == 7:
-            second = monitor_of(detector)
-            second.restore(json.loads(json.dumps(msgspec.to_builtins(first.snapshot()))))
-            first = second if number % 40 == 7 else first
-        assert_same = observed(second, profile) if number % 20 == 7 and second is not first else ...
-        found = observed(first, profile)
-        if assert_same is not ...:
-            assert (assert_same is None) == (found is None)
-            if found is not None:
-                assert assert_same.n_fresh == found.n_fresh
 
 
 @pytest.mark.parametrize("monitor", ["window", "two_sample", "beta_cusum", "adwin"])

@@ -77,6 +77,12 @@ class SteeredRun(FakeRun):
     def stop(self):
         self.done.append(("stop",))
 
+    def rules(self):
+        return None
+
+    def change_rules(self, change):
+        self.done.append(change)
+
 
 class FakeRules:
     """Rules by their names; a condition with ``zzz`` does not fit."""
@@ -117,7 +123,7 @@ class RunOfRules(SteeredRun):
 
     def change_rules(self, change):
         self.of_set.check(change)
-        self.done.append(change)
+        super().change_rules(change)
 
 
 class FakeRuns:

@@ -7,7 +7,7 @@ import pytest
 from eddyline.serve.app import Page
 from eddyline.serve.guard import Guard
 from eddyline.serve.runs import key_of
-from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, SteeredRun
+from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, RunOfRules
 
 RUN = f"/run/{key_of(FakeRun())}"
 PATHS = [
@@ -167,17 +167,23 @@ def test_a_refusal_is_shut_in_too(stranger):
 HERE = {"origin": "http://127.0.0.1:8123"}
 
 
-@pytest.mark.parametrize("name", ["pin", "adapt", "stop"])
+@pytest.mark.parametrize(
+    "name", ["pin", "adapt", "stop", "rules/add", "rules/replace", "rules/remove"]
+)
 def test_a_hand_needs_to_be_switched_on_and_to_come_from_here(page, name):
-    run = SteeredRun()
-    path = f"{RUN}/{name}"
-    assert page(run).post(path, headers=HERE).status_code == 404
+    run = RunOfRules({"big": "n > 5"})
+    path = f"/run/{key_of(run)}/{name}"
+    fields = {"name": "big", "text": "n > 1", "mark": run.rules().rule("big").mark, "sure": "yes"}
+
+    def status(client, headers=None, **more):
+        return client.post(path, data=fields, headers=headers, **more).status_code
+
+    assert status(page(run), HERE) == 404
     client = page(run, controls=True)
-    assert client.post(path).status_code == 403, "no page of this server asks"
-    assert client.post(path, headers={"origin": "http://evil.example"}).status_code == 403
-    sent = {**HERE, "sec-fetch-site": "cross-site"}
-    assert client.post(path, headers=sent).status_code == 403
+    assert status(client) == 403, "no page of this server asks"
+    assert status(client, {"origin": "http://evil.example"}) == 403
+    assert status(client, {**HERE, "sec-fetch-site": "cross-site"}) == 403
     client.cookies.clear()
-    assert client.post(path, headers=HERE).status_code == 401
-    assert client.post(path, params={"token": TOKEN}, headers=HERE).status_code == 403
+    assert status(client, HERE) == 401
+    assert status(client, HERE, params={"token": TOKEN}) == 403
     assert run.done == []

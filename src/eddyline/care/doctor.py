@@ -68,21 +68,22 @@ class Finding:
 
 def is_fine(findings: Iterable[Finding]) -> bool:
     """Return whether no finding is an error."""
-    return all(each.level != "error" for each in findings)
+    return all(finding.level != "error" for finding in findings)
 
 
 def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return findings as plain values."""
-    return [asdict(each) for each in findings]
+    return [asdict(finding) for finding in findings]
 
 
 def told(findings: Iterable[Finding]) -> list[Text]:
     """Return findings as lines for a terminal."""
     return [
         Text.assemble(
-            (f"{each.level:<9}", _STYLES[each.level]), one_line(f"{each.what}: {each.said}")
+            (f"{finding.level:<9}", _STYLES[finding.level]),
+            one_line(f"{finding.what}: {finding.said}"),
         )
-        for each in findings
+        for finding in findings
     ]
 
 

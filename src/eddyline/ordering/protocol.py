@@ -157,14 +157,19 @@ def drop_fracs(order: Order, profile: FilterProfile) -> Floats:
     return np.divide(dropped, reached, out=np.zeros(len(dropped)), where=reached > 0)
 
 
+def reach(fracs: Floats) -> Floats:
+    """Return the share of rows that reaches each position, given what each drops ((F,))."""
+    return np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])[: len(fracs)]
+
+
 def expected_cost_ns(order: Order, profile: FilterProfile) -> float:
     """Return the expected cost of one input row under an order (ns) [Babu05 (4.1)].
 
     Without evidence nothing drops, so this is the sum of the filters' costs.
     """
-    reach = np.cumprod(1.0 - drop_fracs(order, profile)[:-1])
+    reached = np.cumprod(1.0 - drop_fracs(order, profile)[:-1])
     costs = profile.costs.per_row_ns[list(order)]
-    return float(costs[0] + costs[1:] @ reach)
+    return float(costs[0] + costs[1:] @ reached)
 
 
 def rivals(

@@ -8,6 +8,7 @@ from eddyline.aggregates.loop import AggregateRecord
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import IN_FORCE, Wording, count, finite, size
 from eddyline.report.sections import Facts, Figure, Line, Section, Table, Tile, columns, notes
+from eddyline.report.series import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,12 +105,7 @@ def _buckets(view: AggregateView) -> str:
 
 def _figures(history: History) -> Sequence[Figure]:
     """Return what was kept and given over the batches of a run."""
-    points = [
-        (batch, each)
-        for batch in history.batches
-        for each in batch.operators
-        if isinstance(each, AggregateRecord)
-    ]
+    points = records_of(history.batches, AggregateRecord)
     if len(points) < 2:
         return []
     ids = tuple(batch.batch_id for batch, _ in points)

@@ -56,20 +56,20 @@ def sections(views: Sequence[TemplateView], history: History) -> list[Section]:
         return []
     rows = tuple(
         (
-            clipped(each.text, 60),
-            each.n_alarms,
-            each.sharing,
-            clipped(" then ".join(each.order), 60),
-            None if each.estimate is None else each.estimate.value,
-            each.ns or None,
-            None if each.expected is None else each.expected.value,
-            each.held,
+            clipped(view.text, 60),
+            view.n_alarms,
+            view.sharing,
+            clipped(" then ".join(view.order), 60),
+            None if view.estimate is None else view.estimate.value,
+            view.ns or None,
+            None if view.expected is None else view.expected.value,
+            view.held,
         )
-        for each in views[:MOST]
+        for view in views[:MOST]
     )
     note = "" if len(views) <= MOST else f"The {MOST} that take the most time, of {len(views)}."
     tiles = (
-        Tile("alarms", sum(each.n_alarms for each in views), "count"),
+        Tile("alarms", sum(view.n_alarms for view in views), "count"),
         Tile("templates", len(views), "count"),
     )
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.report.formatting import count, span
@@ -47,41 +47,43 @@ class ClockRecord:
         return replace(self, n_late=self.n_late + earlier.n_late)
 
 
-@dataclass(frozen=True, slots=True)
-class ClockView:
-    """A stream as it stands."""
-
-    stream: str
-    n_rows: int
-    n_untimed: int
-    """Rows without an event time, which are left out."""
-    n_late: int
-    latest: int
-    """The latest event time so far (µs)."""
-    low: int
-    """The instant before which all rows have come (µs)."""
-    has_lateness: bool
-    learned: Mapping[str, LearnedLateness] = field(default_factory=dict)
-    """The streams whose lateness is learned, and what is known of it."""
-    notes: tuple[str, ...] = ()
-
-
 def lines(record: ClockRecord) -> tuple[str, ...]:
     """Return the late rows of a batch, for the progress."""
     return (f"{count(record.n_late)} late",) if record.n_late else ()
 
 
-def sections(view: ClockView) -> list[Section]:
-    """Return how far the stream is."""
-    times = [None if at == ALWAYS else at for at in (view.latest, view.low)]
-    row = (view.stream, view.n_rows, view.n_late, view.n_untimed, *times)
+def sections(
+    stream: str,
+    *,
+    n_rows: int,
+    n_untimed: int,
+    n_late: int,
+    latest: int,
+    low: int,
+    has_lateness: bool,
+    learned: Mapping[str, LearnedLateness],
+) -> list[Section]:
+    """Return how far a stream is.
+
+    Args:
+        stream: its name.
+        n_rows: rows that arrived.
+        n_untimed: rows among them without an event time, which are left out.
+        n_late: rows that came too late.
+        latest: the latest event time (µs).
+        low: its watermark (µs).
+        has_lateness: whether it was given a lateness.
+        learned: the streams whose lateness is learned, and what is known of it.
+    """
+    times = [None if at == ALWAYS else at for at in (latest, low)]
+    row = (stream, n_rows, n_late, n_untimed, *times)
     said = []
-    if not view.has_lateness and not view.learned:
+    if not has_lateness and not learned:
         said.append(
-            f"{view.stream} was given no lateness: a row is late if a batch before had a later "
-            f"one; engine.stream(…, lateness='1 minute') waits for it"
+            f"{stream} was given no lateness: a row is late if a batch before had a later one; "
+            f"engine.stream(…, lateness='1 minute') waits for it"
         )
-    tables = Table(ARRIVED, (row,)), *learned_tables(view.learned)
+    tables = Table(ARRIVED, (row,)), *learned_tables(learned)
     return [Section("Event time", tables), *notes(said)]
 
 
@@ -93,7 +95,8 @@ def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
     rows = tuple(
         (
             name,
-            bound_text(each),
+            # Any row is in time before something is known.
+            "any, so far" if each.bound == FOREVER else span(each.bound),
             exactly(each.share),
             exactly(each.held),
             each.n_rows,
@@ -103,11 +106,6 @@ def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
     )
     if rows:
         yield Table(LEARNED, rows, "The lateness that is learned, and the rows beyond it.")
-
-
-def bound_text(learned: LearnedLateness) -> str:
-    """Return the bound in force; any row is in time before something is known."""
-    return "any, so far" if learned.bound == FOREVER else span(learned.bound)
 
 
 def exactly(share: float) -> str:

@@ -1,7 +1,7 @@
 """Decisions in words, whatever operator took them.
 
-* ``decision_texts``, ``told`` and ``last_change``: one entry of the journal, with its plans and its
-  evidence in the words of its operator (``formatting.Wording``).
+* ``decision_texts``, ``Decision`` and ``last_change``: one entry of the journal, with its plans and
+  its evidence in the words of its operator (``formatting.Wording``).
 * ``sentence``: why a decision was taken. Evidence without words of its own gives no sentence, so a
   journal of another version stays readable.
 * ``choice_sections``: the plan in force of each choice, and whether it may change.
@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eddyline.report.formatting import (
@@ -32,6 +33,7 @@ from eddyline.report.formatting import (
     times,
 )
 from eddyline.report.sections import Facts, Section, Text
+from eddyline.runtime.by_hand import BY_PERSON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,13 +73,33 @@ def last_change(entry: JournalEntry | None, wordings: Wordings | None = None) ->
     return [Section(title, (Facts(tuple(pairs)),))]
 
 
-def told(entry: JournalEntry, wordings: Wordings) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A decision as a page shows it."""
+
+    entry: JournalEntry
+    before: str
+    after: str
+    evidence: str
+    why: str
+    """The evidence in sentences; empty where there are no words for it."""
+    number: int
+    """Its place in the journal, from 1."""
+    effect: str
+    """What it brought; empty where that is not known."""
+
+    @property
+    def is_of_person(self) -> bool:
+        """Whether a person took it, and not the run."""
+        return self.entry.evidence.items() >= BY_PERSON.items()
+
+
+def told(entry: JournalEntry, wordings: Wordings, *, number: int = 0, effect: str = "") -> Decision:
     """Return a decision with its plans, its evidence in the words of its operator, and why."""
     before, after, evidence = decision_texts(entry, wordings)
     if before == after:
         before = f"{SAME_WORDS}:" if entry.before is not None else ""
-    why = sentence(entry)
-    return {"entry": entry, "before": before, "after": after, "evidence": evidence, "why": why}
+    return Decision(entry, before, after, evidence, sentence(entry), number, effect)
 
 
 MOST_NAMED = 3
@@ -341,7 +363,7 @@ def pin_lines(pins: Sequence[PinView]) -> tuple[str, ...]:
 
 def pin_sections(pins: Sequence[PinView]) -> list[Section]:
     """Return what is pinned since when, and what the evidence says of it."""
-    pairs = tuple((each.component, _pin_text(each)) for each in pins)
+    pairs = tuple((pin.component, _pin_text(pin)) for pin in pins)
     return [Section(PINNED, (Facts(pairs),))] if pins else []
 
 
@@ -379,8 +401,8 @@ LOG_NOTE = (
 
 def log_sections(views: Sequence[LogView]) -> list[Section]:
     """Return what the plans in force cost beside the best single one, by component."""
-    pairs = tuple((each.component, _log_text(each)) for each in views)
-    if all(each.why_not or not each.n_rows for each in views):
+    pairs = tuple((view.component, _log_text(view)) for view in views)
+    if all(view.why_not or not view.n_rows for view in views):
         return []
     return [Section(BROUGHT, (Text(LOG_NOTE), Facts(pairs)))]
 

@@ -23,6 +23,9 @@ Drawn = dict[str, Any]
 MUTED = -1
 """Slot of lines that are there for comparison, and of those beyond the colours."""
 
+INSTANTS: Drawn = {"type": "date", "title": {"text": "Event time (UTC)"}}
+"""Axis of event time."""
+
 MAX_MARKS = 40
 """Most changes that are marked by a line; more would hide the data."""
 
@@ -95,7 +98,7 @@ def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
         "layout": {
             "height": height(figure),
             "hovermode": "closest",
-            "xaxis": _instants() if figure.is_timed else _batches(figure.batch_ids),
+            "xaxis": INSTANTS if figure.is_timed else _batches(figure.batch_ids),
             "yaxis": axis,
         },
         "labels": labels if figure.unit == "position" else apart(labels, high, low),
@@ -186,10 +189,6 @@ def _axis(figure: Figure, top: float, suffix: str) -> tuple[Drawn, float]:
     form = "~s" if top >= 1000 else ",~g"
     title = {"title": {"text": suffix.strip()}} if suffix else {}
     return {"range": [0, high], "tickformat": form, **title}, high
-
-
-def _instants() -> Drawn:
-    return {"type": "date", "title": {"text": "Event time (UTC)"}}
 
 
 def _batches(batch_ids: Sequence[int]) -> Drawn:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eddyline.ordering.protocol import drop_fracs, expected_cost_ns
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, reach
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import (
     Wording,
@@ -116,16 +116,16 @@ def _filter_rows(view: BlockView, *, has_evidence: bool) -> tuple[tuple[Any, ...
     drops = np.full(len(order), np.nan)
     if has_evidence:
         drops = np.asarray(drop_fracs(view.order, profile), dtype=np.float64)
-    reach = np.concatenate([[1.0], np.cumprod(1.0 - drops)[:-1]])[: len(order)]
-    drops[reach <= 0.0] = np.nan  # what nothing reached drops an unknown share
+    reached = reach(drops)
+    drops[reached <= 0.0] = np.nan  # what nothing reached drops an unknown share
     costs = np.where(profile.costs.is_known, profile.costs.per_row_ns, np.nan)[order]
-    work = reach * costs
+    work = reached * costs
     shares = [ratio(each, float(np.nansum(work))) for each in work]
     written = {filter_index: place for place, filter_index in enumerate(view.written, 1)}
     return tuple(
         (position + 1, written[f], _label(profile.filter_ids[f], view.texts[f]), *numbers)
         for position, (f, *numbers) in enumerate(
-            zip(order, drops.tolist(), reach.tolist(), costs.tolist(), shares, strict=True)
+            zip(order, drops.tolist(), reached.tolist(), costs.tolist(), shares, strict=True)
         )
     )
 
@@ -195,7 +195,8 @@ def _routes(view: BlockView) -> list[Part]:
         return [Text(f"Routing {view.route_note}.")] if view.route_note else []
     ids = view.profile.filter_ids
     rows = tuple(
-        (each.rows, order_text([ids[f] for f in each.order]), each.share) for each in view.routes
+        (route.rows, order_text([ids[f] for f in route.order]), route.share)
+        for route in view.routes
     )
     lead = f"Classes of rows by {', '.join(view.routed_by)}, each in its own order:"
     return [Text(lead), Table(ROUTES, rows)]
@@ -206,9 +207,9 @@ def _work(history: History, components: set[str]) -> list[Section]:
     points = points_of(history.batches)
     made = [
         sum(
-            each.n_evaluations
-            for each in point.records(OrderRecord)
-            if each.component in components
+            record.n_evaluations
+            for record in point.records(OrderRecord)
+            if record.component in components
         )
         for point in points
     ]

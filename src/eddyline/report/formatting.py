@@ -48,11 +48,7 @@ def duration(ns: float | None) -> str:
     >>> duration(41.23), duration(1_250), duration(None)
     ('41.2 ns', '1.25 µs', '-')
     """
-    known = finite(ns)
-    if known is None:
-        return UNKNOWN
-    unit, size = next((u for u in _UNITS if known < 999.5 * u[1]), _UNITS[-1])
-    return f"{significant(known / size)} {unit}"
+    return _in_unit(ns, _UNITS)
 
 
 def size(n_bytes: float | None) -> str:
@@ -61,10 +57,15 @@ def size(n_bytes: float | None) -> str:
     >>> size(512), size(1_234_567), size(None)
     ('512 B', '1.23 MB', '-')
     """
-    known = finite(n_bytes)
+    return _in_unit(n_bytes, _SIZES)
+
+
+def _in_unit(value: float | None, units: Sequence[tuple[str, float]]) -> str:
+    """Write a value in the first unit of some in which it has at most three digits."""
+    known = finite(value)
     if known is None:
         return UNKNOWN
-    unit, one = next((u for u in _SIZES if known < 999.5 * u[1]), _SIZES[-1])
+    unit, one = next((each for each in units if known < 999.5 * each[1]), units[-1])
     return f"{significant(known / one)} {unit}"
 
 
@@ -142,13 +143,13 @@ def out_of(n_out: float, n_in: float) -> str:
     return percent(known) if known is None or known <= 1.0 else f"{significant(known)} per row"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str = "") -> str:
     """Write a count with its noun.
 
-    >>> counted(1, "rule"), counted(1200, "rule")
-    ('1 rule', '1,200 rules')
+    >>> counted(1, "rule"), counted(1200, "rule"), counted(2, "batch", "batches")
+    ('1 rule', '1,200 rules', '2 batches')
     """
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{count(number)} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def value_in(unit: Unit, value: Any) -> str:
@@ -165,15 +166,10 @@ def value_in(unit: Unit, value: Any) -> str:
     return ways.get(unit, count)(value)
 
 
-def per_second(n_rows: float | None, seconds: float | None) -> float | None:
-    """Return a rate, or None where there is no time to divide by."""
-    rows, time = finite(n_rows), finite(seconds)
-    return rows / time if rows is not None and time is not None and time > 0.0 else None
-
-
 def ratio(numerator: float | None, denominator: float | None) -> float | None:
-    """Return a ratio, or None if either side is not known or the denominator is zero."""
-    return per_second(numerator, denominator)
+    """Return a ratio; None if a side is not known or the denominator is not above 0."""
+    above, below = finite(numerator), finite(denominator)
+    return above / below if above is not None and below is not None and below > 0.0 else None
 
 
 def times(factor: float | None) -> str:

@@ -28,15 +28,15 @@ from eddyline.report.formatting import (
     finite,
     one_line,
     out_of,
-    per_second,
+    ratio,
     value_in,
 )
-from eddyline.report.sections import Facts, Figure, Line, Section, Tile, arranged
-from eddyline.report.series import points_of
+from eddyline.report.sections import Facts, Figure, Section, Tile, arranged
+from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.report.terminal import explain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eddyline.report.formatting import Wordings
     from eddyline.report.sections import RunView
@@ -133,35 +133,47 @@ def _page(view: RunView, plotly_file: str = "") -> str:
     """Return a page; it has the plotting library in it, unless there is a file of it beside it."""
     plotly, jinja2 = package("plotly.offline", NEEDS), package("jinja2", NEEDS)
     points, marks = points_of(view.history.batches), _marks(view.sections)
-    sections = arranged((*view.sections, *_work(points, marks)))
+    speed = [Section("work", (rate_figure(points, marks),))] if points else []
+    sections = arranged((*view.sections, *speed))
+    notes = left_out(points)
+    if 0 < len(marks) <= MAX_MARKS:
+        notes.append("Dotted lines in figures mark the batches at which a plan changed.")
     page: str = (
         templates(jinja2)
         .get_template("page.html")
         .render(
             view=view,
             when=_when(view),
-            leads=[part for each in sections if not each.title for part in each.parts],
-            tiles=[
-                *_tiles(points),
-                *(t for each in sections for t in each.tiles),
-            ],
-            notes=_notes(points, marks),
-            sections=[each for each in sections if each.title],
-            settings=_settings(view),
+            tiles=[*_tiles(points), *(tile for section in sections for tile in section.tiles)],
+            notes=notes,
+            settings=settings_section(view.settings),
             of_driver=_journal(view, of_tasks=False),
             of_tasks=_journal(view, of_tasks=True),
             figures=Figures(),
             plotly_file=plotly_file,
             plotly_js="" if plotly_file else plotly.get_plotlyjs(),
-            max_rows=MAX_ROWS,
-            max_items=MAX_ITEMS,
+            **leads_and_sections(sections),
         )
     )
     return page
 
 
+def leads_and_sections(sections: Sequence[Section]) -> dict[str, Any]:
+    """Return what leads an explanation, and its sections with titles, for a template."""
+    return {
+        "leads": [part for section in sections if not section.title for part in section.parts],
+        "sections": [section for section in sections if section.title],
+    }
+
+
+def settings_section(settings: Mapping[str, str], *, is_aside: bool = False) -> Section | None:
+    """Return the options of a query, if it has any."""
+    pairs = tuple((str(name), str(value)) for name, value in settings.items())
+    return Section("settings", (Facts(pairs),), is_aside=is_aside) if pairs else None
+
+
 def _when(view: RunView) -> str:
-    known = [each for each in view.history.batches if (finite(each.ended_at) or 0.0) > 0.0]
+    known = [batch for batch in view.history.batches if (finite(batch.ended_at) or 0.0) > 0.0]
     if not known:
         return ""
     began = known[0].began_at
@@ -181,53 +193,24 @@ def _tiles(points: Sequence[Point]) -> list[Tile]:
     seconds = sum(point.seconds for point in points)
     return [
         Tile("Batches", sum(point.n_batches for point in points), "count"),
-        Tile("Rows in", n_rows, "count", f"{count(per_second(n_rows, seconds))} per second"),
+        Tile("Rows in", n_rows, "count", f"{count(ratio(n_rows, seconds))} per second"),
         Tile("Rows out", n_kept, "count", out_of(n_kept, n_rows)),
         Tile("Time in batches", 1e9 * seconds, "ns"),
     ]
 
 
-def _notes(points: Sequence[Point], marks: Sequence[int]) -> list[str]:
-    """Say what figures leave out, and what their dotted lines are."""
-    said = []
-    sizes = [point.n_batches for point in points]
-    if sum(sizes) > len(points):
-        said.append(
-            f"The figures draw {count(sum(sizes))} batches as {count(len(points))} points of up to "
-            f"{count(max(sizes))} batches each: rates are over all of them, orders, "
-            f"fractions and costs those of the last."
-        )
-    if 0 < len(marks) <= MAX_MARKS:
-        said.append("Dotted lines in figures mark the batches at which a plan changed.")
-    return said
-
-
 def _marks(sections: Sequence[Section]) -> tuple[int, ...]:
     """Return the batches at which any plan changed."""
-    figures = (part for each in sections for part in each.parts if isinstance(part, Figure))
-    return tuple(sorted({mark for each in figures for mark in each.marks}))
-
-
-def _work(points: Sequence[Point], marks: tuple[int, ...]) -> list[Section]:
-    """Return the speed of the batches."""
-    if not points:
-        return []
-    line = Line("rows per second", tuple(point.rows_per_s for point in points))
-    batch_ids = tuple(point.batch_id for point in points)
-    return [Section("work", (Figure("Rows per second", batch_ids, (line,), "number", marks),))]
-
-
-def _settings(view: RunView) -> list[Section]:
-    pairs = tuple((str(name), str(value)) for name, value in view.settings.items())
-    return [Section("settings", (Facts(pairs),))] if pairs else []
+    figures = (part for section in sections for part in section.parts if isinstance(part, Figure))
+    return tuple(sorted({mark for figure in figures for mark in figure.marks}))
 
 
 def _journal(view: RunView, *, of_tasks: bool) -> dict[str, Any]:
     """Return the newest decisions of tasks or of the driver, in the words of their operators."""
-    entries = [each for each in view.history.journal if each.is_of_task == of_tasks]
+    entries = [entry for entry in view.history.journal if entry.is_of_task == of_tasks]
     words = wordings_of(view.sections)
     return {
-        "rows": [told(each, words) for each in reversed(entries[-MAX_ENTRIES:])],
+        "rows": [told(entry, words) for entry in reversed(entries[-MAX_ENTRIES:])],
         "n": len(entries),
     }
 
@@ -240,25 +223,17 @@ def fragment(title: str, sections: Sequence[Section], *, steps: Sequence[str] = 
         sections: the explanation.
         steps: lines of a tree that stand below the title.
     """
-    shown = arranged(map(_without_figures, sections))
+    shown = arranged(
+        replace(
+            section, parts=tuple(part for part in section.parts if not isinstance(part, Figure))
+        )
+        for section in sections
+    )
     try:
         template = templates(package("jinja2", NEEDS)).get_template("fragment.html")
     except PluginError:
         return f"<pre>{html.escape(explain(title, shown, steps=steps))}</pre>"
-    made: str = template.render(
-        title=title,
-        steps=steps,
-        leads=[part for each in shown if not each.title for part in each.parts],
-        sections=[each for each in shown if each.title],
-        max_rows=MAX_ROWS,
-        max_items=MAX_ITEMS,
-    )
-    return writable(made)
-
-
-def _without_figures(section: Section) -> Section:
-    parts = tuple(each for each in section.parts if not isinstance(each, Figure))
-    return replace(section, parts=parts)
+    return writable(template.render(title=title, steps=steps, **leads_and_sections(shown)))
 
 
 def templates(jinja2: Any, *packages: str) -> Any:
@@ -286,10 +261,11 @@ def templates(jinja2: Any, *packages: str) -> Any:
         "side": lambda unit: "text" if unit == "text" else "number",
         "cell": lambda value, unit: value_in(unit, value),
     }
+    made.globals |= {"max_rows": MAX_ROWS, "max_items": MAX_ITEMS}
     made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return made
 
 
 def wordings_of(sections: Sequence[Section]) -> Wordings:
     """Return the words of all operators for their decisions."""
-    return {key: words for each in sections for key, words in each.wordings.items()}
+    return {key: words for section in sections for key, words in section.wordings.items()}

@@ -7,6 +7,7 @@ or drop, and the batches as figures.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import prod
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -36,14 +37,12 @@ from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, 
 from eddyline.report.series import how_often, order_series, points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from eddyline.joins.view import CacheView, JoinView
     from eddyline.report.formatting import Unit
     from eddyline.report.series import OrderSeries, Point
     from eddyline.runtime.records import History
-
-    Values = Mapping[str, tuple[float | None, ...]]
 
 
 CHANGES = (
@@ -130,11 +129,11 @@ def sections(view: JoinView, history: History) -> list[Section]:
     points = points_of(history.batches)
     ran = [
         found
-        for each in view.pipelines
-        if (found := order_series(f"pipeline {each.name}", history.batches)) is not None
+        for pipeline in view.pipelines
+        if (found := order_series(f"pipeline {pipeline.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    pipelines = {f"pipeline {each.name}" for each in view.pipelines}
+    pipelines = {f"pipeline {pipeline.name}" for pipeline in view.pipelines}
     components = {"join", "tables", "table filter", "constraints", *pipelines}
     return [
         _lead(view, points, history, ran),
@@ -145,12 +144,8 @@ def sections(view: JoinView, history: History) -> list[Section]:
         *map(_order, ran),
         *last_change(history.last(*CHANGES, components=components), WORDINGS),
         *notes(view.notes),
-        Section("what the words mean", (Facts(_words(view)),), is_aside=True),
+        Section("what the words mean", (Facts((*WORDS, *constraint_words(view))),), is_aside=True),
     ]
-
-
-def _words(view: JoinView) -> tuple[tuple[str, str], ...]:
-    return (*WORDS, *constraint_words(view))
 
 
 # -- in sentences -------------------------------------------------------------------------------
@@ -162,12 +157,12 @@ def _lead(
     said = [*summary(view), *holding_back(view), *waiting(view), *dropped_by_tables(view)]
     if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
         first = history.batches[0].batch_id
-        n = sum(each.event == "order" and each.batch_id >= first for each in history.journal)
+        n = sum(entry.event == "order" and entry.batch_id >= first for entry in history.journal)
         said.append(f"The orders of {counted(n_ordered, 'pipeline')} {how_often(n)}.")
     tiles = []
-    records = [each for point in points for each in point.records(JoinRecord)]
+    records = [record for point in points for record in point.records(JoinRecord)]
     if records:
-        n_late = sum(each.n_late for each in records)
+        n_late = sum(record.n_late for record in records)
         newest = next(points[-1].records(JoinRecord), records[0])
         held = size(sum(newest.n_bytes))
         late = percent(ratio(n_late, sum(point.n_rows for point in points)))
@@ -185,7 +180,7 @@ def summary(view: JoinView) -> list[str]:
     """Return in sentences what is emitted, by which keys, in which grid, and what was found."""
     said, word = _EMITS.get(view.emits), view.emits
     if view.kind in _KINDS:
-        names = [clipped(each.name, NAME_WIDTH) for each in view.inputs]
+        names = [clipped(source.name, NAME_WIDTH) for source in view.inputs]
         said, word = _KINDS[view.kind].format(*names), view.kind
     how = f": {said}" if said else ""
     return [
@@ -222,7 +217,7 @@ def _grid(view: JoinView) -> str:
 
 
 def _found(view: JoinView) -> str:
-    if not any(each.n_arrived or each.n_joined for each in view.inputs):
+    if not any(source.n_arrived or source.n_joined for source in view.inputs):
         return "No row arrived."
     combinations = counted(view.n_results, "combination")
     return f"{combinations} of rows found, before conditions that are no equalities."
@@ -234,7 +229,7 @@ def holding_back(view: JoinView) -> list[str]:
     A row leaves a window when no row that is still awaited can meet it. So the stream whose
     awaited rows are the earliest decides for the others.
     """
-    streams = [each for each in view.inputs if not each.is_table]
+    streams = [source for source in view.inputs if not source.is_table]
     awaited = sorted(
         (each.awaited_from, at) for at, each in enumerate(streams) if each.awaited_from is not None
     )
@@ -252,9 +247,9 @@ def holding_back(view: JoinView) -> list[str]:
 def waiting(view: JoinView) -> list[str]:
     """Count the rows that are kept back until event time has passed them, if any are."""
     found = [
-        f"{clipped(each.name, NAME_WIDTH)} {count(each.n_waiting)}"
-        for each in view.inputs
-        if each.n_waiting
+        f"{clipped(source.name, NAME_WIDTH)} {count(source.n_waiting)}"
+        for source in view.inputs
+        if source.n_waiting
     ]
     later = "earlier one" if view.kind == "inner" else "partner"
     return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
@@ -287,19 +282,30 @@ def dropped_by_tables(view: JoinView) -> list[str]:
 
 def _arrived(view: JoinView) -> Table:
     rows = []
-    for each in view.inputs:
-        name = each.name if each.stream == each.name else f"{each.name} ({each.stream})"
-        arrived = (each.n_arrived, each.n_joined, each.n_late, each.n_untimed)
+    for source in view.inputs:
+        name = source.name if source.stream == source.name else f"{source.name} ({source.stream})"
+        arrived = (
+            source.n_arrived,
+            source.n_joined,
+            source.n_late,
+            source.n_untimed,
+        )
         # The rows of a table do not arrive: nothing is known where a zero would stand.
-        known = (None, each.n_joined, None, None) if each.is_table else arrived
-        rows.append((clipped(name, NAME_WIDTH), clipped(each.window, NAME_WIDTH), *known))
+        known = (None, source.n_joined, None, None) if source.is_table else arrived
+        rows.append((clipped(name, NAME_WIDTH), clipped(source.window, NAME_WIDTH), *known))
     return Table(ARRIVED, tuple(rows), "What arrived.")
 
 
 def _kept(view: JoinView) -> Table:
     rows = tuple(
-        (clipped(each.name, NAME_WIDTH), each.n_kept, each.n_bytes, each.n_runs, each.latest)
-        for each in view.inputs
+        (
+            clipped(source.name, NAME_WIDTH),
+            source.n_kept,
+            source.n_bytes,
+            source.n_runs,
+            source.latest,
+        )
+        for source in view.inputs
     )
     return Table(KEPT, rows, "What the windows hold.")
 
@@ -366,29 +372,70 @@ def _order(ran: OrderSeries) -> Section:
     return Section(title, ran.figures("window", drops))
 
 
+Values = Callable[[JoinRecord], Mapping[str, float | None]]
+"""Reads the values of a record, by the lines of a figure."""
+
+
+def _by_input(name: str, scale: float | None = None) -> Values:
+    """Return what reads a value of each input; records of older runs may have none."""
+
+    def values(record: JoinRecord) -> dict[str, float | None]:
+        found = zip(record.inputs, getattr(record, name), strict=False)
+        return {at: n if scale is None or n is None else n / scale for at, n in found}
+
+    return values
+
+
+WINDOWS: tuple[tuple[str, Unit, Values], ...] = (
+    ("Rows in the windows", "count", _by_input("n_kept")),
+    ("Size of the windows", "bytes", _by_input("n_bytes")),
+)
+COLD: tuple[tuple[str, Unit, Values], ...] = (
+    ("Rows in the cold tiers", "count", _by_input("cold_rows")),
+    ("Partners within", "number", _by_input("within_us", 1e6)),
+    ("Rows of a key within", "number", _by_input("closes_us", 1e6)),
+    ("Pairs found cold so far", "count", lambda each: {"pairs": each.n_found_cold}),
+)
+MISSING: tuple[tuple[str, Unit, Values], ...] = (
+    (
+        "Rows kept and dropped",
+        "count",
+        lambda each: {"kept": sum(each.n_kept), "dropped in the batch": each.n_dropped},
+    ),
+    (
+        "Results missing",
+        "count",
+        lambda each: {
+            "at most": each.n_missing_at_most,
+            "about": each.n_missing_about,
+            "found": each.n_results,
+        },
+    ),
+)
+"""Figures of the state after each batch: title, unit (of numbers: seconds), and values."""
+
+
 def _series(points: Sequence[Point]) -> list[Figure]:
     """Return the figures of the batches, if there are records of them."""
     is_known = any(True for point in points for _ in point.records(JoinRecord))
-    return [*_windows(points), *_outcome(points)] if is_known else []
+    return [*_state(points, WINDOWS), *_outcome(points)] if is_known else []
 
 
-def _windows(points: Sequence[Point]) -> list[Figure]:
-    """Return the rows in the window of each input after each batch, and their size."""
+def _state(points: Sequence[Point], figures: Iterable[tuple[str, Unit, Values]]) -> list[Figure]:
+    """Return figures of the state after each batch."""
     records = [next(point.records(JoinRecord), None) for point in points]
-    inputs = next((each.inputs for each in reversed(records) if each is not None), ())
+    inputs = next((record.inputs for record in reversed(records) if record is not None), ())
     # After a restart with other inputs, what came before is of other windows.
-    known = [each if each is not None and each.inputs == inputs else None for each in records]
-    rows, sizes = (
-        {
-            name: tuple(None if each is None else counts(each)[at] for each in known)
-            for at, name in enumerate(inputs)
-        }
-        for counts in (attrgetter("n_kept"), attrgetter("n_bytes"))
-    )
-    return [
-        _figure("Rows in the windows", points, rows, "count"),
-        _figure("Size of the windows", points, sizes, "bytes"),
+    known = [
+        record if record is not None and record.inputs == inputs else None for record in records
     ]
+    found = []
+    for title, unit, values in figures:
+        at_points = [{} if each is None else values(each) for each in known]
+        names = dict.fromkeys(name for each in at_points for name in each)
+        lines = {name: tuple(each.get(name) for each in at_points) for name in names}
+        found.append(_figure(title, points, lines, unit, axis="s" if unit == "number" else ""))
+    return found
 
 
 def _outcome(points: Sequence[Point]) -> list[Figure]:
@@ -402,17 +449,25 @@ def _outcome(points: Sequence[Point]) -> list[Figure]:
         for counts in (attrgetter("n_results"), attrgetter("n_late"))
     )
     figures = [_figure("Combinations found per batch", points, {"combinations": found}, "count")]
-    if any(late):
-        figures.append(_figure("Late rows per batch", points, {"late rows": late}, "count"))
-    return figures
+    return figures + _seen([_figure("Late rows per batch", points, {"late rows": late}, "count")])
 
 
 def _figure(
-    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
+    title: str,
+    points: Sequence[Point],
+    values: Mapping[str, tuple[float | None, ...]],
+    unit: Unit,
+    *,
+    axis: str = "",
 ) -> Figure:
     drawn = tuple(Line(name, of_line) for name, of_line in values.items())
-    ids = tuple(each.batch_id for each in points)
+    ids = tuple(point.batch_id for point in points)
     return Figure(title, ids, drawn, unit, is_half=True, axis=axis)
+
+
+def _seen(figures: Iterable[Figure]) -> list[Figure]:
+    """Return the figures in which there is something to see."""
+    return [figure for figure in figures if any(any(line.values) for line in figure.lines)]
 
 
 # -- decisions of the journal -----------------------------------------------------------------
@@ -475,25 +530,25 @@ def constraint_sections(view: JoinView, points: Sequence[Point]) -> list[Section
     """Return what is cold, why, and what that brings; nothing without constraints."""
     if view.discards:
         said = [Text(each) for each in missing(view)]
-        figures = _figures_of_discards(points)
+        figures = _seen(_state(points, MISSING))
         return [Section("constraints", (*said, _discards(view), *figures))]
     if not view.tiers:
         return []
     tables = [_tiers(view)] + ([_done(view)] if view.done else [])
     tables += [_clusters(view)] if view.clusters else []
     said = [Text(each) for each in cold_summary(view)]
-    return [Section("constraints", (*said, *tables, *_constraint_figures(points)))]
+    return [Section("constraints", (*said, *tables, *_seen(_state(points, COLD))))]
 
 
 def cold_summary(view: JoinView) -> list[str]:
     """Return in sentences how much is cold, how often it was asked for, and what it spares."""
-    n_cold = sum(each.n_cold for each in view.inputs)
-    n_rows = n_cold + sum(each.n_kept for each in view.inputs)
+    n_cold = sum(source.n_cold for source in view.inputs)
+    n_rows = n_cold + sum(source.n_kept for source in view.inputs)
     if not n_cold:
         return ["No row of the windows is cold so far."]
-    bytes_cold = sum(each.cold_bytes for each in view.inputs)
-    n_found = sum(each.n_cold for each in view.tiers)
-    n_pairs = sum(each.learned.n_rows for each in view.tiers)
+    bytes_cold = sum(source.cold_bytes for source in view.inputs)
+    n_found = sum(tier.n_cold for tier in view.tiers)
+    n_pairs = sum(tier.learned.n_rows for tier in view.tiers)
     said = [
         f"{counted(n_cold, 'row')} of the windows are cold, {percent(ratio(n_cold, n_rows))} of "
         f"them: {size(bytes_cold)} that are read for keys alone that pass their filters, and "
@@ -515,13 +570,13 @@ def cold_summary(view: JoinView) -> list[str]:
 def missing(view: JoinView) -> list[str]:
     """Return in sentences how much was dropped, and what that cost at most."""
     n_dropped, n_most, n_seen = (
-        sum(getattr(each, name) for each in view.discards.values())
+        sum(getattr(discard, name) for discard in view.discards.values())
         for name in ("n_dropped", "n_most", "n_seen")
     )
-    about = sum(each.n_about for each in view.discards.values())
+    about = sum(discard.n_about for discard in view.discards.values())
     if not n_dropped:
         return ["No row was dropped so far, and no result is missing."]
-    n_bytes = sum(each.dropped_bytes for each in view.inputs)
+    n_bytes = sum(source.dropped_bytes for source in view.inputs)
     said = f"Dropped as hardly asked for: {counted(n_dropped, 'row')}; {size(n_bytes)} are kept of "
     said += "their keys. "
     if not n_most:
@@ -536,14 +591,14 @@ def _discards(view: JoinView) -> Table:
     rows = tuple(
         (
             clipped(name, NAME_WIDTH),
-            "its window" if each.kept_for is None else span(each.kept_for),
-            span(each.bound) if each.n_pairs else UNKNOWN,
-            each.n_dropped,
-            each.n_most,
-            each.n_about,
-            each.n_seen,
+            "its window" if discard.kept_for is None else span(discard.kept_for),
+            span(discard.bound) if discard.n_pairs else UNKNOWN,
+            discard.n_dropped,
+            discard.n_most,
+            discard.n_about,
+            discard.n_seen,
         )
-        for name, each in view.discards.items()
+        for name, discard in view.discards.items()
     )
     note = (
         "For how long the rows of an input are kept, what was dropped, and the results that are "
@@ -553,21 +608,21 @@ def _discards(view: JoinView) -> Table:
 
 
 def _tiers(view: JoinView) -> Table:
-    inputs = {each.name: each for each in view.inputs}
+    inputs = {source.name: source for source in view.inputs}
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
-            "all rows" if each.hot_for is None else span(each.hot_for),
-            span(each.learned.bound) if each.learned.n_rows else UNKNOWN,
-            each.learned.n_rows,
-            inputs[each.name].n_kept,
-            inputs[each.name].n_bytes,
-            inputs[each.name].n_cold,
-            inputs[each.name].cold_bytes,
-            each.n_cold,
-            ratio(each.n_cold, each.learned.n_rows),
+            clipped(tier.name, NAME_WIDTH),
+            "all rows" if tier.hot_for is None else span(tier.hot_for),
+            span(tier.learned.bound) if tier.learned.n_rows else UNKNOWN,
+            tier.learned.n_rows,
+            inputs[tier.name].n_kept,
+            inputs[tier.name].n_bytes,
+            inputs[tier.name].n_cold,
+            inputs[tier.name].cold_bytes,
+            tier.n_cold,
+            ratio(tier.n_cold, tier.learned.n_rows),
         )
-        for each in view.tiers
+        for tier in view.tiers
     )
     note = "For how long the rows of a window are likely to be asked for, and what is cold."
     return Table(TIERS, rows, note)
@@ -597,82 +652,13 @@ def _done(view: JoinView) -> Table:
 def _clusters(view: JoinView) -> Table:
     rows = tuple(
         (
-            clipped(each.name, NAME_WIDTH),
-            clipped(view.keys[each.key], NAME_WIDTH),
-            span(each.learned.bound) if each.learned.n_rows else UNKNOWN,
-            "yes" if each.is_used else "no",
-            each.learned.n_rows,
-            each.learned.n_beyond,
+            clipped(cluster.name, NAME_WIDTH),
+            clipped(view.keys[cluster.key], NAME_WIDTH),
+            span(cluster.learned.bound) if cluster.learned.n_rows else UNKNOWN,
+            "yes" if cluster.is_used else "no",
+            cluster.learned.n_rows,
+            cluster.learned.n_beyond,
         )
-        for each in view.clusters
+        for cluster in view.clusters
     )
     return Table(CLUSTERS, rows, "How long after its first row a key still comes.")
-
-
-# -- over the batches ---------------------------------------------------------------------------
-
-
-def _constraint_figures(points: Sequence[Point]) -> Iterator[Figure]:
-    """Yield what is cold after each batch, the bounds, and what was found cold, where any is."""
-    records = [next(point.records(JoinRecord), None) for point in points]
-    inputs = next((each.inputs for each in reversed(records) if each is not None), ())
-    # After a restart with other inputs, what came before is of other windows.
-    known = [each if each is not None and each.inputs == inputs else None for each in records]
-    cold = _by_input(known, inputs, lambda each: each.cold_rows)
-    bounds = _by_input(known, inputs, lambda each: each.within_us)
-    closes = _by_input(known, inputs, lambda each: each.closes_us)
-    in_s, closes_in_s = (
-        {name: tuple(map(_seconds, of_line)) for name, of_line in each.items()}
-        for each in (bounds, closes)
-    )
-    found = tuple(None if each is None else each.n_found_cold for each in known)
-    yield from _seen_figure("Rows in the cold tiers", points, cold, "count")
-    yield from _seen_figure("Partners within", points, in_s, "number", axis="s")
-    yield from _seen_figure("Rows of a key within", points, closes_in_s, "number", axis="s")
-    yield from _seen_figure("Pairs found cold so far", points, {"pairs": found}, "count")
-
-
-def _figures_of_discards(points: Sequence[Point]) -> Iterator[Figure]:
-    """Yield what is kept and known after each batch, and what is missing of it at most."""
-    records = [next(point.records(JoinRecord), None) for point in points]
-
-    def of(value: Callable[[JoinRecord], float]) -> tuple[float | None, ...]:
-        return tuple(None if each is None else value(each) for each in records)
-
-    rows = {
-        "kept": of(lambda each: sum(each.n_kept)),
-        "dropped in the batch": of(lambda each: each.n_dropped),
-    }
-    lost = {
-        "at most": of(lambda each: each.n_missing_at_most),
-        "about": of(lambda each: each.n_missing_about),
-        "found": of(lambda each: each.n_results),
-    }
-    yield from _seen_figure("Rows kept and dropped", points, rows, "count")
-    yield from _seen_figure("Results missing", points, lost, "count")
-
-
-def _by_input(
-    records: Sequence[JoinRecord | None],
-    inputs: Sequence[str],
-    values: Callable[[JoinRecord], tuple[int | None, ...]],
-) -> Values:
-    """Return the values of each input after each batch; records of older runs may have none."""
-    return {
-        name: tuple(
-            None if each is None or not values(each) else values(each)[at] for each in records
-        )
-        for at, name in enumerate(inputs)
-    }
-
-
-def _seconds(us: float | None) -> float | None:
-    return None if us is None else us / 1e6
-
-
-def _seen_figure(
-    title: str, points: Sequence[Point], values: Values, unit: Unit, *, axis: str = ""
-) -> Iterator[Figure]:
-    """Yield a figure if there is something to see."""
-    if any(any(of_line) for of_line in values.values()):
-        yield _figure(title, points, values, unit, axis=axis)

@@ -221,9 +221,9 @@ class _Collector:
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._by_kind: dict[MetricKind, dict[tuple[str, ...], Metric]] = {}
-        for each in metrics:
-            values = tuple(map(writable, each.labels.values()))
-            self._by_kind.setdefault(each.kind, {}).setdefault(values, each)
+        for metric in metrics:
+            values = tuple(map(writable, metric.labels.values()))
+            self._by_kind.setdefault(metric.kind, {}).setdefault(values, metric)
 
     def collect(self) -> Iterator[Any]:
         """Yield the families of the client library."""

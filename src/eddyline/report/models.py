@@ -10,6 +10,7 @@ from eddyline.models.streams.view import ModelRecord, pictures
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import clipped, count, finite, instant, percent, ratio, size, span
 from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns, notes
+from eddyline.report.series import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -250,8 +251,8 @@ def _bounds(view: ModelView) -> Table:
 def _estimates(view: ModelView) -> list[Part]:
     """Return what steps give and what joins ask before, beside what that was estimated to be."""
     steps = tuple(
-        (clipped(each.text, 60), *_told(each.estimate), each.gave, each.factor, each.varies)
-        for each in view.steps
+        (clipped(step.text, 60), *_told(step.estimate), step.gave, step.factor, step.varies)
+        for step in view.steps
     )
     joins = tuple(
         (
@@ -295,22 +296,17 @@ def _times(view: ModelView) -> list[Part]:
 
 def _figures(history: History) -> list[Part]:
     """Return what became of rows over the batches: of each batch, not of all so far."""
-    points = [
-        (batch.batch_id, each)
-        for batch in history.batches
-        for each in batch.operators
-        if isinstance(each, ModelRecord)
-    ]
+    points = records_of(history.batches, ModelRecord)
     if len(points) < 2:
         return []
-    ids = tuple(batch_id for batch_id, _ in points)[1:]
+    ids = tuple(batch.batch_id for batch, _ in points)[1:]
     pairs = [(before, now) for (_, before), (_, now) in itertools.pairwise(points)]
 
     def each_batch(value: Callable[[ModelRecord], int]) -> tuple[float, ...]:
         return tuple(float(value(now) - value(before)) for before, now in pairs)
 
     def figure(title: str, lines: Sequence[Line], unit: Unit) -> list[Part]:
-        told = tuple(each for each in lines if any(each.values))
+        told = tuple(line for line in lines if any(line.values))
         return [Figure(title, ids, told, unit, is_half=True)] if told else []
 
     rows, made, dropped = (
@@ -382,12 +378,15 @@ def _picture(given: Picture, *, is_half: bool) -> Figure:
 def _counted(given: Picture) -> tuple[int, int]:
     """Return how many rows with a value and pieces are drawn."""
     rows = sum(
-        value is not None for each in given.curves if each.kind == "rows" for value in each.values
+        value is not None
+        for curve in given.curves
+        if curve.kind == "rows"
+        for value in curve.values
     )
     pieces = sum(
         before is not None and value is None
-        for each in given.curves
-        if each.kind == "model"
-        for before, value in itertools.pairwise(each.values)
+        for curve in given.curves
+        if curve.kind == "model"
+        for before, value in itertools.pairwise(curve.values)
     )
     return rows, pieces

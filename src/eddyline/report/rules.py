@@ -133,7 +133,7 @@ def _skipped(view: RuleView) -> list[Section]:
         return []
     n = len(view.skipped)
     title = f"{counted(n, 'rule')} {'is' if n == 1 else 'are'} skipped"
-    texts = (f"{_skipped_name(view, each)}: {headline(each.reason)}" for each in view.skipped)
+    texts = (f"{_skipped_name(view, rule)}: {headline(rule.reason)}" for rule in view.skipped)
     return [Section(title, (Items(tuple(texts)),))]
 
 
@@ -181,14 +181,14 @@ def _natives(view: RuleView) -> list[Section]:
     left = "1 test is left to Spark, a column of its own"
     title = left if n == 1 else f"{count(n)} tests are left to Spark, one column each"
     rows = tuple(
-        (each.text, each.reason or NOT_SHARED, _users(view, each), each.n_users)
-        for each in view.natives
+        (test.text, test.reason or NOT_SHARED, _users(view, test), test.n_users)
+        for test in view.natives
     )
     return [Section(title, (Table(NATIVES, rows),))]
 
 
 def _asked(view: RuleView) -> list[Section]:
-    rows = tuple((*_test_row(view, each), each.cost_ns) for each in view.tests)
+    rows = tuple((*_test_row(view, test), test.cost_ns) for test in view.tests)
     note = "The dearest first; asked only for rows on which a rule hangs."
     return [Section("tests that Python decides", (Table(ASKED, rows, note),))] if rows else []
 
@@ -211,7 +211,7 @@ def _orders(view: RuleView) -> list[Section]:
 
 
 def _met(view: RuleView) -> list[Section]:
-    rows = tuple(_test_row(view, each) for each in view.patterns if each.n_rows)
+    rows = tuple(_test_row(view, pattern) for pattern in view.patterns if pattern.n_rows)
     note = (
         "Counted in sampled rows. A pattern shows the rules that are met by it; those that show "
         "none are left out."
@@ -234,7 +234,7 @@ def _users(view: RuleView, each: TestView | NativeView) -> str:
 
 def _counts(view: RuleView) -> list[Section]:
     """Return the rules by matches; of many, those without one and with most false candidates."""
-    seen = [each for each in view.rules if each.n_rows != 0]
+    seen = [rule for rule in view.rules if rule.n_rows != 0]
     seen.sort(key=lambda each: -each.n_matches)
     dead = [each for each in seen if not each.n_matches]
     true = seen[: len(seen) - len(dead)]
@@ -261,13 +261,13 @@ def _counts(view: RuleView) -> list[Section]:
 def _table(view: RuleView, rules: Iterable[RuleCount], note: str) -> Table:
     rows = tuple(
         (
-            named(view, each.name),
-            each.n_rows,
-            each.n_met,
-            each.n_matches,
-            1.0 - each.n_matches / each.n_met if each.n_met else None,
+            named(view, rule.name),
+            rule.n_rows,
+            rule.n_met,
+            rule.n_matches,
+            1.0 - rule.n_matches / rule.n_met if rule.n_met else None,
         )
-        for each in rules
+        for rule in rules
     )
     return Table(COUNTS, rows, note)
 
@@ -275,7 +275,7 @@ def _table(view: RuleView, rules: Iterable[RuleCount], note: str) -> Table:
 def _work(history: History) -> list[Section]:
     """Return the candidates of the batches."""
     points = points_of(history.batches)
-    decided = [sum(each.n_met for each in point.records(RuleRecord)) for point in points]
+    decided = [sum(record.n_met for record in point.records(RuleRecord)) for point in points]
     return work_section("candidates", points, decided)
 
 
@@ -293,7 +293,7 @@ def named(view: RuleView, name: str, width: int = _NAME_WIDTH, *, whole: bool = 
         return clipped(name, width)
     if whole:
         return f"{clipped(title, width)} ({one_line(name)})"
-    short = one_line(_short(tuple(each.name for each in view.rules)).get(name, name))
+    short = one_line(_short(tuple(rule.name for rule in view.rules)).get(name, name))
     return f"{clipped(title, max(width - len(short) - 3, MIN_SHORT))} ({short})"
 
 

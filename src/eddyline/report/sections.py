@@ -224,11 +224,11 @@ def known(part: Part) -> Part:
 def _merged(before: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Return parts behind others, without those that are there; items go on in one list."""
     found = list(before)
-    for each in parts:
-        if found and isinstance(each, Items) and isinstance(last := found[-1], Items):
-            found[-1] = Items(tuple(dict.fromkeys((*last.texts, *each.texts))))
-        elif each not in found:
-            found.append(each)
+    for part in parts:
+        if found and isinstance(part, Items) and isinstance(last := found[-1], Items):
+            found[-1] = Items(tuple(dict.fromkeys((*last.texts, *part.texts))))
+        elif part not in found:
+            found.append(part)
     return tuple(found)
 
 
@@ -245,10 +245,10 @@ def without_values(sections: Iterable[Section], advice: str) -> list[Section]:
     """
     said = Text(f"Values of rows are hidden; {advice} shows them.")
     return [
-        replace(each, parts=(said,), tiles=())
-        if each.shows_values
-        else replace(each, parts=tuple(map(_without_values, each.parts)))
-        for each in sections
+        replace(section, parts=(said,), tiles=())
+        if section.shows_values
+        else replace(section, parts=tuple(map(_without_values, section.parts)))
+        for section in sections
     ]
 
 
@@ -277,7 +277,7 @@ def sections_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
     ... ][0]["rows"]
     [[None]]
     """
-    return [_plain(each) for each in sections]
+    return [_plain(section) for section in sections]
 
 
 def _plain(value: Any) -> Any:

@@ -22,7 +22,6 @@ from eddyline.report.formatting import (
     counted,
     finite,
     order_text,
-    per_second,
     ratio,
     significant,
 )
@@ -73,12 +72,24 @@ class Point:
     @property
     def rows_per_s(self) -> float | None:
         """Input rows per second over its batches."""
-        return per_second(self.n_rows, self.seconds)
+        return ratio(self.n_rows, self.seconds)
 
     def records(self, kind: type[RecordT]) -> Iterator[RecordT]:
         """Yield what its batches recorded of one kind, the newest first."""
         for batch in reversed(self.batches):
-            yield from (each for each in reversed(batch.operators) if isinstance(each, kind))
+            yield from (record for record in reversed(batch.operators) if isinstance(record, kind))
+
+
+def records_of(
+    batches: Iterable[BatchRecord], kind: type[RecordT]
+) -> list[tuple[BatchRecord, RecordT]]:
+    """Return the records of one kind, each with its batch."""
+    return [
+        (batch, record)
+        for batch in batches
+        for record in batch.operators
+        if isinstance(record, kind)
+    ]
 
 
 def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> tuple[Point, ...]:
@@ -87,6 +98,25 @@ def points_of(batches: Sequence[BatchRecord], max_points: int = MAX_POINTS) -> t
     return tuple(
         Point(tuple(batches[start : start + size])) for start in range(0, len(batches), size)
     )
+
+
+def rate_figure(points: Sequence[Point], marks: tuple[int, ...]) -> Figure:
+    """Return the input rows per second over the batches, with those marked that changed a plan."""
+    line = Line("rows per second", tuple(point.rows_per_s for point in points))
+    batch_ids = tuple(point.batch_id for point in points)
+    return Figure("Rows per second", batch_ids, (line,), "number", marks)
+
+
+def left_out(points: Sequence[Point]) -> list[str]:
+    """Say what figures leave out, if they do."""
+    sizes = [point.n_batches for point in points]
+    if sum(sizes) <= len(points):
+        return []
+    return [
+        f"The figures draw {count(sum(sizes))} batches as {count(len(points))} points of up to "
+        f"{count(max(sizes))} batches each: rates are over all of them, orders, fractions and "
+        f"costs those of the last."
+    ]
 
 
 def work_section(what: str, points: Sequence[Point], made: Sequence[int]) -> list[Section]:
@@ -129,11 +159,11 @@ def order_lines(records: Iterable[OrderRecord], n_rows: int, seconds: float) -> 
         seconds: its time (s).
     """
     found: list[str] = []
-    for each in records:
-        found.append(f"{each.component}: {order_text(each.plan, SHOWN_NAMES)}")
-        if finite(each.cost_ns) is not None:
-            cost = cost_text(each.cost_ns, each.as_written_ns, each.saved_s(n_rows), seconds)
-            found.append(f"{each.component}: {cost}")
+    for record in records:
+        found.append(f"{record.component}: {order_text(record.plan, SHOWN_NAMES)}")
+        if finite(record.cost_ns) is not None:
+            cost = cost_text(record.cost_ns, record.as_written_ns, record.saved_s(n_rows), seconds)
+            found.append(f"{record.component}: {cost}")
     return tuple(found)
 
 
@@ -239,9 +269,8 @@ def order_series(
     """
     pairs = [
         (batch, record)
-        for batch in batches
-        for record in batch.operators
-        if isinstance(record, OrderRecord) and record.component == component
+        for batch, record in records_of(batches, OrderRecord)
+        if record.component == component
     ]
     if not pairs:
         return None

@@ -11,64 +11,55 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from eddyline.data.files import encoded, replace_file
-from eddyline.errors import StateError
 from eddyline.report.sections import RunView, Section, Text, sections_json
-from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, own_folder, read_format
-from eddyline.runtime.journal import Journal, read_entries
-from eddyline.runtime.records import History, Progress, read_progress
+from eddyline.runtime.checkpoint import (
+    JOURNAL,
+    PROGRESS,
+    VIEW,
+    own_folder,
+    read_format,
+    read_struct,
+)
+from eddyline.runtime.journal import Journal, JournalEntry, read_entries
+from eddyline.runtime.records import BatchRecord, History, Progress, read_progress
 from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from eddyline.runtime.journal import JournalEntry
-    from eddyline.runtime.records import BatchRecord
+    from collections.abc import Callable, Iterable
 
 
 Status = Literal["running", "ended", "failed"]
 """How a run stood when its view was written; one that was killed goes on to be ``running``."""
 
 
-class _Stored(msgspec.Struct, omit_defaults=True):
-    """The file of a view; fields of later versions are passed over."""
+class StoredView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Contents of the file of a view; fields of later versions are passed over."""
 
-    query: str
-    text: str
-    written_at: float
-    status: Status = "running"
-    error: str = ""
-    steps: tuple[str, ...] = ()
-    settings: dict[str, str] = {}
-    sections: list[dict[str, Any]] = []
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run as its checkpoint has it."""
-
-    folder: Path
-    """The checkpoint."""
     query: str
     """Name of the query; that of the folder where no view was written yet."""
     text: str = ""
     """The query as the user wrote it; of several that run together, all of them."""
-    steps: tuple[str, ...] = ()
-    """Its steps, line by line."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    sections: tuple[dict[str, Any], ...] = ()
-    """The explanation as plain values; see ``sections.sections_json``."""
+    written_at: float = 0.0
+    """When the view was written (seconds since the epoch); 0 if never."""
     status: Status = "running"
     error: str = ""
     """Why it failed; "" if it did not."""
-    written_at: float = 0.0
-    """When all of the above was written (seconds since the epoch); 0 if never."""
+    steps: tuple[str, ...] = ()
+    """Its steps, line by line."""
+    settings: dict[str, str] = {}
+    sections: tuple[dict[str, Any], ...] = ()
+    """The explanation as plain values; see ``sections.sections_json``."""
+
+
+class StoredRun(StoredView, frozen=True):
+    """A run as its checkpoint has it: the newest view, and its history."""
+
     batches: tuple[BatchRecord, ...] = ()
     """Its batches over all restarts, older ones merged; operators as ``StoredRecord``."""
     journal: tuple[JournalEntry, ...] = ()
@@ -95,7 +86,7 @@ def save_view(
     Raises:
         OSError: it cannot be written; the file is as it was.
     """
-    stored = _Stored(
+    stored = StoredView(
         view.query,
         view.text,
         at,
@@ -103,7 +94,7 @@ def save_view(
         error,
         view.steps,
         dict(view.settings),
-        sections_json(view.sections),
+        tuple(sections_json(view.sections)),
     )
     replace_file(path, encoded(stored))
 
@@ -119,32 +110,10 @@ def read_run(folder: str | Path) -> StoredRun:
     journal, progress = own / JOURNAL, own / PROGRESS
     entries = tuple(read_entries(journal)) if journal.exists() else ()
     batches = tuple(read_progress(progress)) if progress.exists() else ()
-    stored = _read_view(own / VIEW)
-    if stored is None:
-        return StoredRun(Path(folder), Path(folder).name, batches=batches, journal=entries)
-    return StoredRun(
-        Path(folder),
-        stored.query,
-        stored.text,
-        stored.steps,
-        stored.settings,
-        tuple(stored.sections),
-        stored.status,
-        stored.error,
-        stored.written_at,
-        batches,
-        entries,
-    )
-
-
-def _read_view(path: Path) -> _Stored | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=_Stored)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read the view {path}: {error}; remove it: the run writes it anew"
-        raise StateError(msg, path=str(path)) from error
+    view = read_struct(own / VIEW, StoredView, "remove it: the run writes it anew", "the view ")
+    if view is None:
+        view = StoredView(Path(folder).name)
+    return StoredRun(**msgspec.structs.asdict(view), batches=batches, journal=entries)
 
 
 VIEW_EVERY_S = 10.0

@@ -27,11 +27,12 @@ from eddyline.report.formatting import (
     change_texts,
     clipped,
     count,
+    counted,
     duration,
     one_line,
     out_of,
-    per_second,
     printable,
+    ratio,
     value_in,
 )
 from eddyline.report.sections import Facts, Figure, Items, Table, Text
@@ -283,12 +284,15 @@ class ProgressLine:
         change = self._changes(record)
         before, self._lines = self._lines, record.lines
         self._change = change or self._change
-        self._plans = {**self._plans, **{each.component: each.plan for each in record.operators}}
+        self._plans = {
+            **self._plans,
+            **{part.component: part.plan for part in record.operators},
+        }
         self.last_batch = record.batch_id
         self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
-        rate = per_second(record.n_rows, record.seconds) or 0.0
+        rate = ratio(record.n_rows, record.seconds) or 0.0
         self._rates = (*self._rates, rate)[-RATE_BATCHES:]
         if self.quiet:
             return
@@ -305,11 +309,11 @@ class ProgressLine:
     def _changes(self, record: BatchRecord) -> str:
         """Say which operators had another plan before this batch, and which."""
         changes = []
-        for each in record.operators:
-            before = self._plans.get(each.component)
-            if before is not None and before != each.plan:
-                old, _ = change_texts(before, each.plan, SHOWN_NAMES)
-                changes.append(f"batch {record.batch_id}, {one_line(each.component)} before: {old}")
+        for part in record.operators:
+            before = self._plans.get(part.component)
+            if before is not None and before != part.plan:
+                old, _ = change_texts(before, part.plan, SHOWN_NAMES)
+                changes.append(f"batch {record.batch_id}, {one_line(part.component)} before: {old}")
         return "; ".join(changes)
 
     def _drawing(self) -> RenderableType:
@@ -335,8 +339,8 @@ class ProgressLine:
             if self._end == "done":
                 yield "", "Spark starts workers; the first run on a machine also compiles kernels"
             return
-        batches = "1 batch" if self.n_batches == 1 else f"{count(self.n_batches)} batches"
         out = f"{count(self.n_kept)} out ({out_of(self.n_kept, self.n_rows)})"
+        batches = counted(self.n_batches, "batch", "batches")
         yield "rows", f"{count(self.n_rows)} in {batches}, {out}"
         yield "speed", f"{count(self._rates[-1])} rows/s  {sparkline(self._rates)}"
         for number, line in enumerate(self._lines):
@@ -350,7 +354,7 @@ def batch_line(record: BatchRecord, before: Sequence[str] = ()) -> str:
     parts = [
         f"batch {record.batch_id}",
         f"{count(record.n_rows)} rows in {duration(1e9 * record.seconds)}",
-        f"{count(per_second(record.n_rows, record.seconds))} rows/s",
+        f"{count(ratio(record.n_rows, record.seconds))} rows/s",
         f"{count(record.n_kept)} out",
         *(one_line(line) for line in record.lines if line not in before),
     ]

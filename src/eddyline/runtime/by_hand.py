@@ -19,6 +19,7 @@ import msgspec
 
 from eddyline.data.files import replace_file
 from eddyline.errors import PlanError, StateError
+from eddyline.runtime.checkpoint import read_struct
 from eddyline.runtime.journal import JournalEntry
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class Pins:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._pins = _read(path)
+        advice = "move the file away to adapt again"
+        self._pins = read_struct(path, dict[str, Pin], advice, "the pinned plans in ") or {}
         self._waiting = set(self._pins)
         """Components whose plan is put in force by the next micro-batch."""
 
@@ -141,7 +143,7 @@ class Pins:
                     JournalEntry(batch_id, component, "adapt", pin.plan, evidence={"why": why})
                 )
         self._waiting.clear()
-        self._drop([each.component for each in entries])
+        self._drop([entry.component for entry in entries])
         return entries
 
     def _why_gone(self, component: str, pin: Pin, target: Choice | None) -> str:
@@ -190,16 +192,6 @@ class Pins:
         self._pins = pins
 
 
-def _read(path: Path) -> dict[str, Pin]:
-    if not path.exists():
-        return {}
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Pin])
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read the pinned plans in {path}: {error}; move the file away to adapt again"
-        raise StateError(msg, path=str(path)) from error
-
-
 @dataclass(frozen=True, slots=True)
 class RuleShown:
     """A rule as a person sees it who may change it."""
@@ -214,15 +206,15 @@ class RuleShown:
     why_not: str = ""
     """Why it does not run; empty if it does."""
     is_in_force: bool = True
-    """Whether the last micro-batch had it as it stands."""
+    """Whether the last micro-batch used the rule in this form."""
     n_rows: int | None = None
-    """Rows that it was there for; None if it is not known."""
+    """Rows that the rule was tested on; None if unknown."""
     n_matches: int | None = None
-    """Of those, rows that it was true for."""
+    """Rows among them that matched."""
 
     @property
     def mark(self) -> str:
-        """Tells this text from another one that the rule may have later."""
+        """Hash of the text: it shows whether the rule changed after a person saw it."""
         return hashlib.blake2b(self.text.encode(), digest_size=8).hexdigest()
 
 
@@ -234,13 +226,13 @@ class RuleList:
     """Of the set."""
     rules: Sequence[RuleShown]
     n_found: int
-    """Rules that were looked for, of which these are the first."""
+    """Rules that the search found; ``rules`` are the first of them."""
     n_all: int
-    """Rules of the set."""
+    """All rules of the set."""
     follows: str = ""
     """The folder or file that decides what rules there are; empty if a person may."""
     notes: tuple[str, ...] = ()
-    """What no micro-batch has met yet."""
+    """Changes that no micro-batch has used yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +253,11 @@ class ChangeableRules(Protocol):
     """The rules of a query that runs; from any thread."""
 
     def found(self, part: str, most: int) -> RuleList:
-        """Return the first rules whose names have a part, in upper or lower case.
+        """Return the first rules whose names contain a text, in upper or lower case.
 
         Args:
-            part: of the name; empty for all.
-            most: rules that are returned at most.
+            part: the text; empty for all rules.
+            most: most rules to return.
         """
         ...
 

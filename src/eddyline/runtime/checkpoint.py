@@ -30,7 +30,7 @@ import time
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -42,6 +42,8 @@ from eddyline.runtime.records import Counters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+StructT = TypeVar("StructT")
 
 SPARK, OWN = "spark", "eddyline"
 """The two folders of a checkpoint."""
@@ -107,17 +109,13 @@ def read_format(own: Path) -> Format | None:
         StateError: it is of a later version, or cannot be read.
     """
     path = own / FORMAT_FILE
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Format)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        msg = (
-            f"cannot read {path}: {error}; restore it from a backup, or remove it if the "
-            f"checkpoint is of eddyline {version('eddyline')} or older"
-        )
-        raise StateError(msg, path=str(path)) from error
-    if found.format > FORMAT:
+    found = read_struct(
+        path,
+        Format,
+        f"restore it from a backup, or remove it if the checkpoint is of eddyline "
+        f"{version('eddyline')} or older",
+    )
+    if found is not None and found.format > FORMAT:
         msg = (
             f"the checkpoint {own.parent} is of format {found.format}, written by eddyline "
             f"{found.eddyline}; this is eddyline {version('eddyline')}, which reads formats up to "
@@ -126,6 +124,27 @@ def read_format(own: Path) -> Format | None:
         )
         raise StateError(msg, path=str(path), format=found.format)
     return found
+
+
+def read_struct(path: Path, kind: type[StructT], advice: str, what: str = "") -> StructT | None:
+    """Return the contents of a JSON file; None if there is no such file.
+
+    Args:
+        path: of the file.
+        kind: the type of its contents.
+        advice: what to do if it cannot be read.
+        what: stands before the path in the error, such as "the view ".
+
+    Raises:
+        StateError: it cannot be read.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"cannot read {what}{path}: {error}; {advice}"
+        raise StateError(msg, path=str(path)) from error
 
 
 def write_format(own: Path) -> None:
@@ -252,7 +271,9 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     words = in_words(changes)
     if changes and changed is None:
         raise _of_another(own, file.query.text, query, words)
-    is_shifted = _is_shifted(file.query, query)
+    # State has event times as an earlier version read wall clocks.
+    new_clocks = {*query.wall_clocks} - {*file.query.wall_clocks}
+    is_shifted = query.is_stateful and bool(new_clocks)
     if is_shifted and changed != "reset":
         raise _of_another_clock(own, query)
     words = words or _WALL_CLOCKS * is_shifted
@@ -275,11 +296,6 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
 
 
 _WALL_CLOCKS = "event times of type TIMESTAMP_NTZ are wall clocks"
-
-
-def _is_shifted(before: Identity, now: Identity) -> bool:
-    """Return whether state has event times as an earlier version read wall clocks."""
-    return now.is_stateful and bool({*now.wall_clocks} - {*before.wall_clocks})
 
 
 def _of_another_clock(own: Path, query: Identity) -> StateError:
@@ -335,13 +351,7 @@ def write_query(own: Path, file: QueryFile) -> None:
 
 
 def _read_query(path: Path) -> QueryFile | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=QueryFile)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"cannot read {path}: {error}; restore it from a backup, or give another checkpoint"
-        raise StateError(msg, path=str(path)) from error
+    return read_struct(path, QueryFile, "restore it from a backup, or give another checkpoint")
 
 
 def _of_text(own: Path, query: Identity, changed: Changed | None, last_batch: int) -> Resumed:

@@ -165,7 +165,7 @@ class Choice(Learns, ABC):
         return UNKNOWN_NS
 
     def rows_met(self, n_rows: int) -> int:
-        """Return how many rows the plan met in the last batch, in which a query took in some."""
+        """Return how many rows met the plan in the last batch, of ``n_rows`` of the query."""
         return n_rows
 
     def foreseen(self, plan: Any, evidence: Any) -> tuple[Floats, Floats]:  # noqa: ARG002
@@ -253,17 +253,17 @@ UNKNOWN = float("inf")
 """Distance where nothing can be compared."""
 
 LEAVES = 1.5
-"""Distance at which a situation is left: it is looked at in every batch, so that a distance at
-which one is only not recognized comes by chance."""
+"""Distance beyond which a run has left its situation. Situations are recognized up to a distance of
+1; but each batch is compared with the one in force, and noise exceeds 1 now and then."""
 
 LEAST_ROWS = 30
-"""Sampled rows below which they tell nothing, and rows of a batch below which these do not."""
+"""Fewest sampled rows, and fewest rows of a batch, that count as a measurement."""
 
 MOST_TOLD = 40
-"""Conditions that the journal tells of a situation."""
+"""Most conditions of a situation in an entry of the journal."""
 
 Z_SCORE = 2.5
-"""Standard errors of both measurements by which they may differ beyond that."""
+"""Standard errors by which two shares may differ beyond ``ALIKE`` and still be the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +329,7 @@ def _angles(shares: Floats) -> Floats:
 
 
 KEPT = 0.8
-"""What a row counts one batch later."""
+"""Weight of a row one batch later; a new row has weight 1."""
 
 
 class Conditions:
@@ -362,8 +362,8 @@ class Conditions:
             n_sampled: rows that were looked at.
 
         Returns:
-            Whether all before was of other conditions, so that what is known begins with this
-            batch. False where other things are counted from now on: nothing can be compared.
+            True if the batch differs from all before it: from here on only the batch counts.
+            False if ``names`` changed, because then nothing can be compared.
         """
         is_told = np.isfinite(shares) & (counts > 0.0)
         is_other = False

@@ -1,5 +1,8 @@
 """The journal: every decision with its evidence, as far as its budget goes.
 
+``LineFile`` is a file of JSON lines that one process appends to while others read it: the journal
+here, and the progress of ``records``.
+
 ``TaskReport`` carries the decisions and observations of a task from a worker to the driver. A
 report travels as bytes in a column of the job's result. So the process that laid the job reads it,
 and nobody reads it from a file.
@@ -21,7 +24,7 @@ from eddyline.data.files import append, go_on_with, joined, replace_file, whole_
 from eddyline.errors import StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 JOURNAL_BYTES = 16 << 20
@@ -29,6 +32,11 @@ JOURNAL_BYTES = 16 << 20
 
 NO_PLANS = ("restore", "rules", "alarms", "missed")
 """Events whose before and after are no plans between which was decided."""
+
+JOURNAL_FILE = "journal"
+"""Name of the file in errors."""
+
+ItemT = TypeVar("ItemT")
 
 RUN = "run"
 """Component of what is of a run as a whole."""
@@ -123,17 +131,10 @@ class Journal:
     """
 
     def __init__(self, path: Path | None = None, max_bytes: int = JOURNAL_BYTES) -> None:
-        self.path = path
         self.max_bytes = max_bytes
-        self._entries: list[JournalEntry] = []
-        self._n_bytes = 0
-        if path is not None:
-            try:
-                self._n_bytes = go_on_with(path)
-            except OSError as error:
-                there = path.exists()
-                raise (_unreadable if there else _unwritable)(path, error) from error
-            self._entries = read_entries(path)
+        self._file = None if path is None else LineFile(path, JOURNAL_FILE)
+        self._entries = [] if path is None else read_entries(path)
+        self._n_bytes = 0 if self._file is None else self._file.n_bytes
 
     def extend(self, entries: Iterable[JournalEntry]) -> None:
         """Append entries, and write them to the file in one go.
@@ -148,20 +149,14 @@ class Journal:
         lines = [_line(entry) for entry in new]
         self._entries.extend(new)
         self._n_bytes += len(joined(lines))
-        try:
-            if self._n_bytes > self.max_bytes:
-                self._thin()
-            elif self.path is not None:
-                append(self.path, lines)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
-
-    def _thin(self) -> None:
-        self._entries = thinned(self._entries, self.max_bytes // 2)
-        content = joined(map(_line, self._entries))
-        self._n_bytes = len(content)
-        if self.path is not None:
-            replace_file(self.path, content)
+        if self._n_bytes > self.max_bytes:
+            self._entries = thinned(self._entries, self.max_bytes // 2)
+            lines = [_line(entry) for entry in self._entries]
+            self._n_bytes = len(joined(lines))
+            if self._file is not None:
+                self._file.replace(lines)
+        elif self._file is not None:
+            self._file.append(lines)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -229,16 +224,7 @@ def read_entries(path: Path) -> list[JournalEntry]:
     Raises:
         StateError: the file cannot be read; the message says where.
     """
-    entries: list[JournalEntry] = []
-    try:
-        entries.extend(_entry(line) for line in whole_lines(path))
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except (ValueError, RecursionError) as error:
-        number = len(entries) + 1
-        msg = f"line {number} of the journal {path} is no entry: {error}; move the file away"
-        raise StateError(msg, path=str(path), line=number) from error
-    return entries
+    return list(read_lines(path, JOURNAL_FILE, "entry", _entry))
 
 
 def _entry(line: bytes) -> JournalEntry:
@@ -250,13 +236,84 @@ def _line(entry: JournalEntry) -> bytes:
     return entry.to_json().encode()
 
 
-def _unreadable(path: Path, error: OSError) -> StateError:
-    msg = f"cannot read the journal {path}: {error}; make it readable or move it away"
+# -- files of lines ----------------------------------------------------------------------------
+
+
+class LineFile:
+    """A file of JSON lines that is appended to; half a last line is cut off first.
+
+    Args:
+        path: of the file; it is made with its folder if it is not there.
+        what: name of the file in errors.
+
+    Raises:
+        StateError: the file can neither be read nor made.
+    """
+
+    def __init__(self, path: Path, what: str) -> None:
+        self.path = path
+        self.what = what
+        try:
+            self.n_bytes = go_on_with(path)
+        except OSError as error:
+            raise (_unreadable if path.exists() else _unwritable)(path, what, error) from error
+
+    def append(self, lines: Iterable[bytes]) -> None:
+        """Append lines in one go.
+
+        Raises:
+            StateError: they cannot be written.
+        """
+        try:
+            self.n_bytes += append(self.path, lines)
+        except OSError as error:
+            raise _unwritable(self.path, self.what, error) from error
+
+    def replace(self, lines: Iterable[bytes]) -> None:
+        """Replace all lines.
+
+        Raises:
+            StateError: they cannot be written; the file is as it was.
+        """
+        content = joined(lines)
+        try:
+            replace_file(self.path, content)
+        except OSError as error:
+            raise _unwritable(self.path, self.what, error) from error
+        self.n_bytes = len(content)
+
+
+def read_lines(path: Path, what: str, noun: str, read: Callable[[bytes], ItemT]) -> Iterator[ItemT]:
+    """Yield the items of a file of lines, which its process may be writing.
+
+    Args:
+        path: of the file.
+        what: name of the file in errors.
+        noun: what a line is, for errors.
+        read: returns the item of a line; raises ValueError or RecursionError if it is none.
+
+    Raises:
+        StateError: the file cannot be read; the message says where.
+    """
+    try:
+        lines = whole_lines(path)
+    except OSError as error:
+        raise _unreadable(path, what, error) from error
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield read(line)
+        except (ValueError, RecursionError) as error:
+            msg = f"line {number} of the {what} {path} is no {noun}: {error}; move the file away"
+            raise StateError(msg, path=str(path), line=number) from error
+
+
+def _unreadable(path: Path, what: str, error: OSError) -> StateError:
+    msg = f"cannot read the {what} {path}: {error}; make it readable or move it away"
     return StateError(msg, path=str(path))
 
 
-def _unwritable(path: Path | None, error: OSError) -> StateError:
-    msg = f"cannot write the journal {path}: {error}; make room or rights"
+def _unwritable(path: Path, what: str, error: OSError) -> StateError:
+    msg = f"cannot write the {what} {path}: {error}; make room or rights"
     return StateError(msg, path=str(path))
 
 
@@ -332,7 +389,7 @@ def decisions_of(reports: Iterable[TaskReport[Any]], batch_id: int) -> list[Jour
     found = []
     for report in reports:
         at = {"partition": report.partition}
-        found += [replace(each, evidence={**each.evidence, **at}) for each in report.entries]
+        found += [replace(entry, evidence={**entry.evidence, **at}) for entry in report.entries]
         if n_left_out := report.n_entries - len(report.entries):
             evidence = {**at, "n_entries": n_left_out}
             found.append(JournalEntry(batch_id, report.component, "left_out", evidence=evidence))

@@ -35,7 +35,7 @@ from eddyline.data.learned import Learns
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import OptionError
 from eddyline.options import in_range, is_switch
-from eddyline.ordering.protocol import drop_fracs
+from eddyline.ordering.protocol import drop_fracs, reach
 from eddyline.registry import unknown
 from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
 
@@ -123,19 +123,6 @@ class MonitorOptions(Protocol):
         ...
 
 
-class StatelessMonitor(Learns):
-    """Base of the monitors that keep nothing between batches and review at fixed intervals."""
-
-    block_rows = 0
-
-    def is_due(self, n_tuples: int, n_new: int, max_tuples: int) -> bool:  # noqa: ARG002 protocol
-        """Return whether a twentieth of a full window is new."""
-        return n_new >= DUE_FRAC * max_tuples
-
-    def reordered(self, before: Order, after: Order) -> None:
-        """Do nothing: nothing is kept."""
-
-
 # -- the fixed window --------------------------------------------------------------------------
 
 
@@ -148,8 +135,10 @@ class WindowOptions:
         return WindowMonitor()
 
 
-class WindowMonitor(StatelessMonitor):
-    """Finds no change: evidence leaves the window by its age alone."""
+class WindowMonitor(Learns):
+    """Finds no change: evidence leaves the window by its age alone. Nothing is kept."""
+
+    block_rows = 0
 
     def observe(
         self,
@@ -157,7 +146,14 @@ class WindowMonitor(StatelessMonitor):
         order: Order,
         known: FilterProfile,
         cost_ratios: NDArray[np.float64],
-    ) -> None:
+    ) -> Any:
+        """Find no change."""
+
+    def is_due(self, n_tuples: int, n_new: int, max_tuples: int) -> bool:  # noqa: ARG002 protocol
+        """Return whether a twentieth of a full window is new."""
+        return n_new >= DUE_FRAC * max_tuples
+
+    def reordered(self, before: Order, after: Order) -> None:
         """Do nothing."""
 
 
@@ -186,8 +182,8 @@ class TwoSampleOptions:
         return TwoSampleMonitor(self)
 
 
-class TwoSampleMonitor(StatelessMonitor):
-    """Lets all evidence go when a batch contradicts it."""
+class TwoSampleMonitor(WindowMonitor):
+    """A fixed window of which all evidence goes when a batch contradicts it."""
 
     def __init__(self, options: TwoSampleOptions) -> None:
         self._options = options
@@ -231,8 +227,7 @@ class TwoSampleMonitor(StatelessMonitor):
 
 def _reached(fracs: NDArray[np.float64], profile: FilterProfile) -> NDArray[np.float64]:
     """Return the number of sampled rows that reached each position, given its drops ((F,))."""
-    n_sampled = profile.n_tuples + profile.n_passed
-    return n_sampled * np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
+    return (profile.n_tuples + profile.n_passed) * reach(fracs)
 
 
 # -- change detectors --------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import numpy as np
 from eddyline.errors import PlanError, StateError
 from eddyline.ordering import policy as find_policy
 from eddyline.ordering.a_greedy import AGreedyOptions
-from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, rivals
+from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, reach, rivals
 from eddyline.runtime.choice import LEAST_ROWS, Advice, Choice, Met, Situation, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
@@ -57,7 +57,7 @@ WARMUP_PROB = 0.1
 """Share of the rows that is profiled while a loop warms up."""
 
 SPIKE_FACTOR = 4.0
-"""A call that takes so many times longer than expected is a spike, if it stays the only one."""
+"""A single call that takes this many times longer than expected is a spike."""
 
 WARMUP_SAMPLES = 4
 """Sampled rows, as a multiple of ``MIN_FILL``, that end a warm-up in which little is dropped."""
@@ -72,11 +72,11 @@ MIN_ROWS_PER_PROFILE = 32
 """Sampled rows below which a batch is not worth profiling: then fewer batches are profiled."""
 
 MOST_PAIRED = 8
-"""Filters up to which the share of rows that each pair of them drops is a condition, too. With more
-filters, the share that each drops alone has to do."""
+"""Up to this many filters, the share of rows that each pair drops is a condition, too. With more,
+only the share of each filter is."""
 
 ONE_ORDER = "the policy takes evidence of the order in force alone"
-"""Said of an order that is not logged."""
+"""Why an order is not logged."""
 
 GREEDY = AGreedyOptions(hysteresis=1.0, min_fill=1, min_gain=0.0)
 """The policy of advice and hindsight: it waits for nothing, whatever the policy of the loop."""
@@ -467,8 +467,7 @@ class OrderLoop(Choice):
         """Return the share of rows that each position of an order would drop."""
         known = self._profile(evidence)
         shares = drop_fracs(self._order_of(plan), known)
-        reach = np.concatenate([[1.0], np.cumprod(1.0 - shares)[:-1]])
-        return shares, (known.n_tuples + known.n_passed) * reach
+        return shares, (known.n_tuples + known.n_passed) * reach(shares)
 
     def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
         """Return the order that a greedy algorithm chooses for all situations together."""
@@ -529,8 +528,7 @@ class OrderLoop(Choice):
         cost = as_written = float("nan")
         if profile.n_tuples or profile.passed:
             in_order = drop_fracs(order, profile)
-            reach = np.concatenate([[1.0], np.cumprod(1.0 - in_order)[:-1]])
-            fracs[list(order)] = np.where(reach > 0.0, in_order, np.nan)
+            fracs[list(order)] = np.where(reach(in_order) > 0.0, in_order, np.nan)
             if profile.costs.is_known.any():
                 cost = expected_cost_ns(order, profile)
                 as_written = expected_cost_ns(written, profile)
@@ -608,13 +606,13 @@ def costs_ns(
     gets that far. ``extra`` says what is evaluated beyond the first drop ((F, F)).
     """
     fracs = drop_fracs(order, profile)
-    reach = np.concatenate([[1.0], np.cumprod(1.0 - fracs)[:-1]])
-    first_drop = reach * fracs
+    reached = reach(fracs)
+    first_drop = reached * fracs
     fixed, per_row = (costs[list(order)] for costs in profile.costs.fit())
     asked = np.asarray(extra, dtype=np.float64)
-    work, added = reach @ per_row, first_drop @ (asked @ per_row)
+    work, added = reached @ per_row, first_drop @ (asked @ per_row)
     if n_rows > 0:
-        alone = (1.0 - reach) ** n_rows
+        alone = (1.0 - reached) ** n_rows
         work += fixed @ (1.0 - alone) / n_rows
         added += fixed @ (alone * asked.any(axis=0)) / min(n_rows, MIN_ROWS_PER_PROFILE)
     return float(work), float(added)

@@ -34,30 +34,29 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
 
 MOST_SITUATIONS, MOST_CONDITIONS = 64, 20_000
-"""Situations of one component, and conditions of all of them, which are saved with each batch:
-about 1 MB. Of more, the situations that held for the fewest rows are let go of."""
+"""Most situations of a component, and most conditions of all of them: about 1 MB, which is saved
+with each batch. Beyond that the situation with the fewest rows is dropped."""
 
 LEAST_SITUATIONS = 8
-"""Those that stay however many conditions they have."""
+"""Situations that are kept whatever the number of their conditions."""
 
 MOST_PLANS = 8
-"""Plans whose rows a situation keeps apart; of more, those of the fewest rows are let go of."""
+"""Plans whose rows a situation counts apart; beyond that the plan of the fewest rows is dropped."""
 
 SOON = 2
 """Batches within which another situation shows that a recall was a mistake; later it is taken for
 another change, such as where no rows of the batches between were sampled."""
 
 MAX_LOSS = 1.1
-"""A plan is not recalled if by the few rows since the change it costs so many times as much as the
-one in force; where they are enough to choose a plan by, it has to cost less."""
-
+"""While few rows were sampled since a change, a recalled plan may cost this many times as much as
+the plan in force. Once the rows are enough to choose a plan by, it must be cheaper."""
 
 CLEARLY = 0.9
-"""A plan that a situation was never met by is recalled if it costs so much of its own best one."""
-
+"""A plan that was never in force in a situation is recalled there if it costs at most this share of
+the best plan that was."""
 
 DAMAGED = (EddylineError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
-"""What evidence raises that is not that of its component."""
+"""Errors that damaged evidence raises, or evidence of another component."""
 
 
 class SavedComponent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,10 +94,10 @@ class ComponentLog:
         """Take note of a batch; see ``PlanLog.step``."""
         if target.identity != self.identity:
             self._forget()
-            self.n_left_out += self.waiting.total
+            self.n_left_out += self.waiting.total()
             self.waiting, self.identity = Held(), target.identity
-        self.waiting.add(plan_key(ran_under), n_rows)
-        self.n_left_out += self.waiting.shortened(MOST_PLANS)
+        self.waiting.add({plan_key(ran_under): n_rows})
+        self.n_left_out += self.waiting.shortened()
         now = target.situation()
         if now is None or (now.n_sampled < LEAST_ROWS and now.met is None):
             return []
@@ -130,7 +129,7 @@ class ComponentLog:
 
     def _note(self, logged: Logged, now: Situation) -> None:
         logged.held.take(self.waiting)
-        self.n_left_out += logged.held.shortened(MOST_PLANS)
+        self.n_left_out += logged.held.shortened()
         if now.is_settled:
             logged.see(now)
 
@@ -141,20 +140,20 @@ class ComponentLog:
         self._note(found, now)
         most = MOST_CONDITIONS // max(1, len(self.names))
         while len(self.situations) > min(max(most, LEAST_SITUATIONS), MOST_SITUATIONS):
-            least = min(self.situations[:-1], key=lambda each: each.held.total)
+            least = min(self.situations[:-1], key=lambda each: each.held.total())
             self._remove(least)
-            self.n_left_out += least.held.total
+            self.n_left_out += least.held.total()
         return found
 
     def _merge(self, logged: Logged) -> None:
         """Make one entry of those that are near now that more is known of one of them."""
-        for other in [each for each in self.situations if each is not logged]:
+        for other in [situation for situation in self.situations if situation is not logged]:
             if logged.seen.distance(other.seen) <= 1.0:
                 logged.absorb(other)
                 self._remove(other)
 
     def _remove(self, logged: Logged) -> None:
-        self.situations = [each for each in self.situations if each is not logged]
+        self.situations = [situation for situation in self.situations if situation is not logged]
 
     def _nearest(self, now: Situation, target: Choice) -> Logged | None:
         """Return the situation that this is, if it is one of those before.
@@ -196,7 +195,7 @@ class ComponentLog:
             "then": logged.seen.plain(),
             "now": now.plain(),
             "distance": round(logged.distance(now, target), 3),
-            "held_for_rows": round(logged.held.total),
+            "held_for_rows": round(logged.held.total()),
             "sampled_rows": round(now.n_sampled),
         }
         plans = target.in_words(before), target.in_words(plan)
@@ -223,7 +222,7 @@ class ComponentLog:
         return json.loads(own)
 
     def _forget(self) -> None:
-        self.n_left_out += sum(each.held.total for each in self.situations)
+        self.n_left_out += sum(situation.held.total() for situation in self.situations)
         self.situations, self.current, self.recalled_at = [], None, None
 
     def view(self, target: Choice) -> LogView:
@@ -234,10 +233,10 @@ class ComponentLog:
         return LogView(
             self.component,
             n_situations=len(self.situations),
-            n_rows=sum(each.held.total for each in self.situations),
-            n_left_out=self.n_left_out + self.waiting.total,
-            n_right=sum(each.n_right for each in self.situations),
-            n_mistaken=sum(each.n_mistaken for each in self.situations),
+            n_rows=sum(situation.held.total() for situation in self.situations),
+            n_left_out=self.n_left_out + self.waiting.total(),
+            n_right=sum(situation.n_right for situation in self.situations),
+            n_mistaken=sum(situation.n_mistaken for situation in self.situations),
             hindsight=replace(seen, best=None if seen.best is None else target.in_words(seen.best)),
             unit=target.cost_unit,
             per=target.per,
@@ -250,7 +249,7 @@ class ComponentLog:
         at = next((i for i, each in enumerate(self.situations) if each is self.current), None)
         return SavedComponent(
             self.names,
-            [saved(each) for each in self.situations],
+            [saved(situation) for situation in self.situations],
             at,
             self.recalled_at,
             self.waiting.pairs(),
@@ -265,17 +264,17 @@ class ComponentLog:
             ValueError, LookupError, TypeError, EddylineError: it is damaged.
         """
         self.names, self.identity = given.names, given.identity
-        self.situations = [restored(each, given.names) for each in given.situations]
-        self.waiting, self.n_left_out = Held(given.waiting), given.n_left_out
+        self.situations = [restored(situation, given.names) for situation in given.situations]
+        self.waiting, self.n_left_out = Held.of(given.waiting), given.n_left_out
         if given.current is not None:
             self.current = self.situations[range(len(self.situations)).index(given.current)]
         self.recalled_at = given.recalled_at
-        numbers = [self.n_left_out, *self.waiting.n_rows.values()]
-        for each in self.situations:
-            numbers += [*each.held.n_rows.values(), each.seen.n_sampled]
-            numbers += [each.n_settled, each.n_right, each.n_mistaken]
-            for plan in (target.plan, *(plan for plan, _ in each.held.pairs())):
-                target.cost_of(plan, each.seen.evidence)
+        numbers = [self.n_left_out, *self.waiting.values()]
+        for situation in self.situations:
+            numbers += [*situation.held.values(), situation.seen.n_sampled]
+            numbers += [situation.n_settled, situation.n_right, situation.n_mistaken]
+            for plan in (target.plan, *(plan for plan, _ in situation.held.pairs())):
+                target.cost_of(plan, situation.seen.evidence)
         if not all(0.0 <= number < float("inf") for number in numbers):
             msg = "a number of rows, batches or recalls is less than 0"
             raise ValueError(msg)
@@ -369,18 +368,17 @@ class PlanLog:
 
 
 SETTLED = 2
-"""Batches after which a plan that was not given up is settled."""
+"""Settled batches that a situation needs before its plan may be recalled."""
 
 MOST_KNOWN = 256
-"""Plans of which a situation remembers what was computed."""
+"""Plans whose prices a situation keeps."""
 
 MOST_MISTAKEN = 2
-"""A situation that was mistaken for others so many times more than it was known again is not
-recalled any more."""
-
+"""The plan of a situation is not recalled once its mistaken recalls exceed the right ones by this
+many."""
 
 SAME = 1.001
-"""Plans that cost up to so many times as much as the cheapest are as good."""
+"""Plans up to this factor of the cheapest count as equally good."""
 
 
 class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -396,41 +394,36 @@ class SavedSituation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     n_mistaken: int
 
 
-class Held:
-    """Rows by the plan that they met."""
+class Held(dict[str, float]):
+    """Rows by the plan that they met, as JSON."""
 
-    def __init__(self, pairs: Iterable[tuple[Any, float]] = ()) -> None:
-        self.n_rows: dict[str, float] = {}
-        """By plan, as JSON."""
-        for plan, n_rows in pairs:
-            self.add(plan_key(plan), n_rows)
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[Any, float]]) -> Held:
+        """Return the rows of some plans."""
+        return cls((plan_key(plan), n_rows) for plan, n_rows in pairs)
 
-    def add(self, key: str, n_rows: float) -> None:
-        """Add the rows of a batch."""
-        self.n_rows[key] = self.n_rows.get(key, 0.0) + n_rows
+    def add(self, rows: Mapping[str, float]) -> None:
+        """Add rows by plans."""
+        for key, n_rows in rows.items():
+            self[key] = self.get(key, 0.0) + n_rows
 
     def take(self, other: Held) -> None:
         """Take over the rows of another."""
-        for key, n_rows in other.n_rows.items():
-            self.add(key, n_rows)
-        other.n_rows.clear()
+        self.add(other)
+        other.clear()
 
-    def shortened(self, most: int) -> float:
-        """Let go of the plans of the fewest rows; returns their rows."""
-        surplus = sorted(self.n_rows, key=lambda key: self.n_rows[key])[: max(0, len(self) - most)]
-        return sum(self.n_rows.pop(key) for key in surplus)
-
-    def __len__(self) -> int:
-        return len(self.n_rows)
-
-    @property
     def total(self) -> float:
-        """All rows."""
-        return sum(self.n_rows.values())
+        """Return all rows."""
+        return sum(self.values())
+
+    def shortened(self) -> float:
+        """Let go of the plans of the fewest rows if there are many; returns their rows."""
+        surplus = sorted(self, key=self.__getitem__)[: max(0, len(self) - MOST_PLANS)]
+        return sum(self.pop(key) for key in surplus)
 
     def pairs(self) -> list[tuple[Any, float]]:
         """Return plans and their rows."""
-        return [(json.loads(key), n_rows) for key, n_rows in self.n_rows.items()]
+        return [(json.loads(key), n_rows) for key, n_rows in self.items()]
 
 
 def _make_room(known: dict[str, Any]) -> None:
@@ -497,10 +490,10 @@ class Logged:
 
     def best(self, target: Choice) -> str:
         """Return the cheapest of the plans that it was met by, of several that of most rows."""
-        prices = {key: self.price(target, key) for key in self.held.n_rows}
+        prices = {key: self.price(target, key) for key in self.held}
         least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)
         known = [key for key, price in prices.items() if price <= SAME * least]
-        return max(known or prices, key=lambda key: self.held.n_rows[key])
+        return max(known or prices, key=self.held.__getitem__)
 
     def absorb(self, other: Logged) -> None:
         """Take over another entry of the same situation."""
@@ -544,7 +537,7 @@ def restored(given: SavedSituation, names: tuple[str, ...]) -> Logged:
         msg = f"{len(shares)} shares of {len(names)} conditions do not fit together"
         raise ValueError(msg)
     seen = Situation(names, shares, counts, given.evidence, given.n_sampled, is_settled=True)
-    held = Held(given.held)
+    held = Held.of(given.held)
     return Logged(seen, held, given.n_settled, given.n_right, given.n_mistaken)
 
 
@@ -600,38 +593,37 @@ class LogView:
 
 def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
     """Return what plans have cost in some situations, and what the best of them would have."""
-    n_rows = np.array([each.held.total for each in situations])
+    n_rows = np.array([situation.held.total() for situation in situations])
     if not n_rows.sum() > 0.0:
         return Hindsight()
     keys = compared(situations)
-    prices = np.array([[each.price(target, key) for key in keys] for each in situations])
+    prices = np.array([[situation.price(target, key) for key in keys] for situation in situations])
     # Rows under a plan without a price make the sum one that is not known.
     spent = [
-        n * each.price(target, key)
-        for each in situations
-        for key, n in each.held.n_rows.items()
+        n * situation.price(target, key)
+        for situation in situations
+        for key, n in situation.held.items()
         if n > 0.0
     ]
     cost = float(sum(spent) / n_rows.sum())
     singles = dict(zip(keys, n_rows @ prices / n_rows.sum(), strict=True))
     n_unpriced = int(np.isnan(list(singles.values())).sum())
     found = [(float(single), json.loads(key)) for key, single in singles.items()]
-    evidence = [each.seen.evidence for each in situations]
+    evidence = [situation.seen.evidence for situation in situations]
     together = target.best_single(list(zip(evidence, n_rows.tolist(), strict=True)))
     if together is not None:
         price = sum(n * target.cost_of(together, e) for n, e in zip(n_rows, evidence, strict=True))
         found.append((float(price / n_rows.sum()), together))
     known = [pair for pair in found if np.isfinite(pair[0])]
     best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
-    n_plans = len({key for each in situations for key in each.held.n_rows})
+    n_plans = len({key for situation in situations for key in situation.held})
     return Hindsight(cost, best, best_cost, n_plans, n_unpriced)
 
 
 def compared(situations: Sequence[Logged]) -> list[str]:
     """Return the plans that were in force for most rows, in the order in which they came."""
-    n_rows: dict[str, float] = {}
-    for each in situations:
-        for key, n in each.held.n_rows.items():
-            n_rows[key] = n_rows.get(key, 0.0) + n
+    n_rows = Held()
+    for situation in situations:
+        n_rows.add(situation.held)
     most = set(sorted(n_rows, key=n_rows.__getitem__, reverse=True)[:MOST_COMPARED])
     return [key for key in n_rows if key in most]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from eddyline.data.files import append, encoded, go_on_with, joined, replace_file, whole_lines
-from eddyline.errors import StateError
+from eddyline.data.files import encoded
+from eddyline.runtime.journal import LineFile, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -109,7 +109,7 @@ def event_times(said: Iterable[Numbers]) -> tuple[float | None, float | None]:
 
 def numbers_of(records: Iterable[Record], n_rows: int) -> dict[str, Numbers]:
     """Return what the records of a batch of so many rows say in numbers, by component."""
-    counting = (each for each in records if isinstance(each, Counting))
+    counting = (record for record in records if isinstance(record, Counting))
     return {each.component: each.numbers(n_rows) for each in counting}
 
 
@@ -216,7 +216,7 @@ class BatchRecord:
         """Return one record for this batch and those before it: counts and times add up."""
         n_rows = self.n_rows + earlier.n_rows
         share = earlier.n_rows / n_rows if n_rows else 0.5
-        before = {each.component: each for each in earlier.operators}
+        before = {part.component: part for part in earlier.operators}
         return replace(
             self,
             n_rows=n_rows,
@@ -224,7 +224,7 @@ class BatchRecord:
             seconds=self.seconds + earlier.seconds,
             first_began_at=earlier.began_at,
             operators=tuple(
-                _with_earlier(each, before.get(each.component), share) for each in self.operators
+                _with_earlier(part, before.get(part.component), share) for part in self.operators
             ),
             n_batches=self.n_batches + earlier.n_batches,
             kept_by={name: n + earlier.kept_by.get(name, 0) for name, n in self.kept_by.items()},
@@ -258,12 +258,12 @@ def coarser(records: Sequence[BatchRecord], n: int, n_whole: int) -> list[BatchR
     at = max(0, len(records) - n_whole)
     size = math.ceil(n_batches(records[:at]) / n)
     found: list[BatchRecord] = []
-    for each in records[:at]:
-        alike = bool(found) and found[-1].kept_by.keys() == each.kept_by.keys()
-        if alike and found[-1].n_batches + each.n_batches // 2 < size:
-            found[-1] = each.with_earlier(found[-1])
+    for record in records[:at]:
+        alike = bool(found) and found[-1].kept_by.keys() == record.kept_by.keys()
+        if alike and found[-1].n_batches + record.n_batches // 2 < size:
+            found[-1] = record.with_earlier(found[-1])
         else:
-            found.append(each)
+            found.append(record)
     return [*found, *records[at:]]
 
 
@@ -276,11 +276,14 @@ class History:
 
     def last(self, *events: str, components: Container[str] | None = None) -> JournalEntry | None:
         """Return the newest decision of one of those events, of anybody or some components."""
-        for each in reversed(self.journal):
-            if each.event in events and (components is None or each.component in components):
-                return each
+        for entry in reversed(self.journal):
+            if entry.event in events and (components is None or entry.component in components):
+                return entry
         return None
 
+
+PROGRESS_FILE = "progress"
+"""Name of the file in errors."""
 
 PROGRESS_BYTES = 32 << 20
 """Size up to which the file grows (bytes): some 60,000 records of a query with a few operators."""
@@ -354,17 +357,11 @@ class Progress:
         max_bytes: int = PROGRESS_BYTES,
         max_records: int = MAX_RECORDS,
     ) -> None:
-        self.path = path
         self.max_bytes = max_bytes
         self.max_records = max_records
         self.records: list[BatchRecord] = []
         """Those of this process; its older batches are merged."""
-        self._n_bytes = 0
-        if path is not None:
-            try:
-                self._n_bytes = go_on_with(path)
-            except OSError as error:
-                raise _unwritable(path, error) from error
+        self._file = None if path is None else LineFile(path, PROGRESS_FILE)
 
     def add(self, record: BatchRecord) -> None:
         """Take in a batch that ended.
@@ -375,22 +372,17 @@ class Progress:
         self.records.append(record)
         if len(self.records) > self.max_records:
             self.records = coarser(self.records, self.max_records // 4, self.max_records // 4)
-        if self.path is None:
+        if self._file is None:
             return
-        try:
-            self._n_bytes += append(self.path, [line_of(record)])
-            if self._n_bytes > self.max_bytes:
-                self._thin(self.path)
-        except OSError as error:
-            raise _unwritable(self.path, error) from error
+        self._file.append([line_of(record)])
+        if self._file.n_bytes > self.max_bytes:
+            self._thin(self._file)
 
-    def _thin(self, path: Path) -> None:
+    def _thin(self, file: LineFile) -> None:
         """Rewrite the file to about half of its budget, one half of which are the newest lines."""
-        lines, part = whole_lines(path), self.max_bytes // 4
-        n_part = max(1, part * len(lines) // self._n_bytes)
-        content = joined(map(line_of, coarser(read_progress(path), n_part, n_part)))
-        replace_file(path, content)
-        self._n_bytes = len(content)
+        records = read_progress(file.path)
+        n_part = max(1, self.max_bytes // 4 * len(records) // file.n_bytes)
+        file.replace(map(line_of, coarser(records, n_part, n_part)))
 
 
 def line_of(record: BatchRecord) -> bytes:
@@ -401,7 +393,7 @@ def line_of(record: BatchRecord) -> bytes:
         record.n_kept,
         record.seconds,
         record.ended_at,
-        tuple(StoredRecord.of(each, record.n_rows) for each in record.operators),
+        tuple(StoredRecord.of(part, record.n_rows) for part in record.operators),
         record.lines,
         record.n_batches,
         dict(record.kept_by),
@@ -419,30 +411,13 @@ def read_progress(path: Path) -> list[BatchRecord]:
         StateError: it cannot be read; the message says where.
     """
     found: list[BatchRecord] = []
-    try:
-        decoder = msgspec.json.Decoder(_Line)
-        for line in whole_lines(path):
-            record = _record(decoder.decode(line))
-            if found and found[-1].batch_id == record.batch_id and found[-1].n_batches == 1:
-                found.pop()  # it ran again after a failure, and counts once
-            found.append(record)
-    except OSError as error:
-        msg = f"cannot read the progress {path}: {error}; make it readable or move it away"
-        raise StateError(msg, path=str(path)) from error
-    except (ValueError, RecursionError) as error:
-        number = len(found) + 1
-        msg = f"line {number} of the progress {path} is no batch: {error}; move the file away"
-        raise StateError(msg, path=str(path), line=number) from error
+    decode = msgspec.json.Decoder(_Line).decode
+    for line in read_lines(path, PROGRESS_FILE, "batch", decode):
+        record = BatchRecord(**msgspec.structs.asdict(line))
+        if found and found[-1].batch_id == record.batch_id and found[-1].n_batches == 1:
+            found.pop()  # it ran again after a failure, and counts once
+        found.append(record)
     return found
-
-
-def _record(line: _Line) -> BatchRecord:
-    return BatchRecord(**{name: getattr(line, name) for name in line.__struct_fields__})
-
-
-def _unwritable(path: Path, error: OSError) -> StateError:
-    msg = f"cannot write the progress {path}: {error}; make room or rights"
-    return StateError(msg, path=str(path))
 
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -490,10 +465,10 @@ class Counters(msgspec.Struct):
 
     def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
         """Count the decisions that put another plan in force."""
-        for each in entries:
-            if each.is_plan_change:
-                n_before = self.plan_changes.get(each.component, 0)
-                self.plan_changes[each.component] = n_before + 1
+        for entry in entries:
+            if entry.is_plan_change:
+                n_before = self.plan_changes.get(entry.component, 0)
+                self.plan_changes[entry.component] = n_before + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,11 +491,11 @@ def whole(backlogs: Sequence[Backlog]) -> Backlog:
     >>> whole([Backlog(3), Backlog(4, is_estimate=True, n_files=1)])
     Backlog(n_rows=7, is_estimate=True, n_files=1, why='')
     """
-    files = [each.n_files for each in backlogs if each.n_files is not None]
-    rows = [each.n_rows for each in backlogs if each.n_rows is not None]
+    files = [backlog.n_files for backlog in backlogs if backlog.n_files is not None]
+    rows = [backlog.n_rows for backlog in backlogs if backlog.n_rows is not None]
     return Backlog(
         sum(rows) if rows and len(rows) == len(backlogs) else None,
-        any(each.is_estimate for each in backlogs),
+        any(backlog.is_estimate for backlog in backlogs),
         sum(files) if files else None,
-        next((each.why for each in backlogs if each.why), ""),
+        next((backlog.why for backlog in backlogs if backlog.why), ""),
     )

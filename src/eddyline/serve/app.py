@@ -19,7 +19,7 @@ import threading
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs
 
 import anyio
@@ -38,11 +38,11 @@ from eddyline.serve.following import LOOK_EVERY_S, Following
 from eddyline.serve.guard import Guarded
 from eddyline.serve.measures import cells, spark_line
 from eddyline.serve.pages import NEEDS, Pages
-from eddyline.serve.runs import HANDS, RULE_HANDS, Failure, HasRules, Steerable, rules_of
+from eddyline.serve.runs import HANDS, RULE_HANDS, Failure, Steerable, rules_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -96,7 +96,7 @@ class Page:
         self.pages = Pages(values=self.values, controls=self.controls, static=self._address)
         # One at a time: runs are asked by one thread, and a page takes one processor at most.
         self._one = anyio.CapacityLimiter(1)
-        self.rules = RuleForms(self.following, self.pages, self._in_thread)
+        self.rules = RuleForms(self)
         self._files: dict[str, bytes] = {}
         self._versions: dict[str, str] = {}
 
@@ -154,7 +154,7 @@ class Page:
         self, request: Request, made: Callable[[], str | None], key: str = ""
     ) -> Response:
         """Answer with a page; in no words if the browser has it already."""
-        text = await self._in_thread(made)
+        text = await self.in_thread(made)
         if text is None:
             return await self.missing(request)
         mark = f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
@@ -166,16 +166,17 @@ class Page:
             return Response(status_code=304, headers=headers)
         return HTMLResponse(text, headers=headers)
 
-    async def _in_thread(self, made: Callable[[], Any]) -> Any:
+    async def in_thread(self, made: Callable[[], Any]) -> Any:
+        """Call something in the thread that asks runs."""
         return await to_thread.run_sync(made, limiter=self._one)
 
     async def metrics(self, _: Request) -> Response:
         """Answer with the metrics of the runs of this process, in Prometheus' format."""
         runs = [each.run for each in self.following.known() if isinstance(each.run, Measured)]
         try:
-            text = await self._in_thread(partial(prometheus_text, runs))
+            text = await self.in_thread(partial(prometheus_text, runs))
         except PluginError as error:
-            return self._problem("Not installed", error.message, 501)
+            return self.problem("Not installed", error.message, 501)
         return Response(text, media_type=CONTENT_TYPE)
 
     # -- a person's hand --------------------------------------------------------------------------
@@ -188,37 +189,39 @@ class Page:
                 request, lambda: self._of(key, lambda r: self.pages.hand(r, name))
             )
         except EddylineError as error:
-            return self._problem("Not possible", error.message, 409)
+            return self.problem("Not possible", error.message, 409)
 
     async def done(self, name: str, request: Request) -> Response:
         """Do what a person asked for, and lead back to the run."""
         run = self.following.look_back(request.path_params["key"])
         if run is None or not isinstance(run.run, Steerable):
-            return self._problem("Not found", "No run at this address can be changed.", 404)
+            return self.problem("Not found", "No run at this address can be changed.", 404)
         asked = await fields_of(request, MOST_FIELD_BYTES)
         if asked is None:
-            return self._problem("Not understood", "The request is too long.", 413)
+            return self.problem("Not understood", "The request is too long.", 413)
         component = asked.get("component") or None
         try:
-            await to_thread.run_sync(partial(HANDS[name].do, name, run.run, component))
+            act = getattr(run.run, name)
+            await to_thread.run_sync(partial(act, component) if HANDS[name].is_of_plans else act)
         except EddylineError as error:
-            return self._problem("Not possible", error.message, 409)
+            return self.problem("Not possible", error.message, 409)
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}", 303)
 
     async def missing(self, *_: object) -> Response:
         """Answer where there is no page."""
         said = "There is nothing at this address: the query may have been named otherwise."
-        return self._problem("Not found", said, 404)
+        return self.problem("Not found", said, 404)
 
     async def broken(self, _: Request, error: Exception) -> Response:
         """Answer where the words of a run fail; the run goes on."""
         said = (
             f"What was asked for could not be shown: {Failure.of(error).told(values=self.values)}"
         )
-        return self._problem("Not shown", said, 500)
+        return self.problem("Not shown", said, 500)
 
-    def _problem(self, title: str, text: str, status: int) -> Response:
+    def problem(self, title: str, text: str, status: int) -> Response:
+        """Answer with a page that says what is wrong."""
         return HTMLResponse(self.pages.problem(title, text), status)
 
     # -- events -----------------------------------------------------------------------------------
@@ -227,7 +230,7 @@ class Page:
         """Answer with a stream of events: each batch, and each change of what runs there are."""
         # A browser asks for the page once the stream has begun: what comes from here on is told.
         seen = Seen(request.query_params.get("run"))
-        seen.news(await self._in_thread(self.following.look))
+        seen.news(await self.in_thread(self.following.look))
         return StreamingResponse(
             self._events(seen),
             media_type="text/event-stream",
@@ -238,7 +241,7 @@ class Page:
         yield f"retry: {RETRY_MS}\n\n"
         quiet_s = 0.0
         while not self.closing.is_set():
-            news = seen.news(await self._in_thread(self.following.look))
+            news = seen.news(await self.in_thread(self.following.look))
             for each in news:
                 yield each
             quiet_s = 0.0 if news else quiet_s + LOOK_EVERY_S
@@ -257,7 +260,7 @@ class Page:
 
     async def _note(self) -> None:
         while True:  # it asks runs nothing, so it costs nothing
-            await self._in_thread(self.following.note)
+            await self.in_thread(self.following.note)
             await anyio.sleep(NOTE_EVERY_S)
 
     # -- files ------------------------------------------------------------------------------------
@@ -316,7 +319,7 @@ class Seen:
     def _of(self, run: Followed) -> list[str]:
         known, last = self._batches.get(run.key, (id(run), -1))
         self._batches[run.key] = id(run), run.last_batch
-        fresh = [each for each in run.recent if known != id(run) or each.batch_id > last]
+        fresh = [batch for batch in run.recent if known != id(run) or batch.batch_id > last]
         if not fresh:
             return []
         # Numbers are those after the newest batch; a page that gets several shows the last.
@@ -358,33 +361,15 @@ MOST_RULE_BYTES = 200_000
 """Size of a form with a rule that a browser may send (bytes)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Changeable:
-    """A run whose rules a person may change."""
-
-    followed: Followed
-    run: HasRules
-    rules: ChangeableRules
-
-
 class RuleForms:
     """Answers what is asked about the rules of runs.
 
     Args:
-        following: knows the runs.
-        pages: makes the pages.
-        in_thread: calls something in the thread that asks runs.
+        page: has the runs and their pages.
     """
 
-    def __init__(
-        self,
-        following: Any,
-        pages: Pages,
-        in_thread: Callable[[Callable[[], Response]], Awaitable[Any]],
-    ) -> None:
-        self._following = following
-        self._pages = pages
-        self._in_thread = in_thread
+    def __init__(self, page: Page) -> None:
+        self._page = page
 
     def routes(self) -> list[Route]:
         """Return what is answered."""
@@ -402,9 +387,8 @@ class RuleForms:
         """Answer with the rules whose names have a part."""
         part = request.query_params.get("part", "").strip()
 
-        def listed(of: Changeable) -> Response:
-            found = of.rules.found(part, MAX_RULES)
-            return self._page("rules.html", of, found=found, part=part)
+        def listed(run: Followed, rules: ChangeableRules) -> Response:
+            return self._html("rules.html", run, found=rules.found(part, MAX_RULES), part=part)
 
         return await self._answered(request, listed)
 
@@ -412,12 +396,12 @@ class RuleForms:
         """Answer with a form: an empty one, or of a rule."""
         name = _typed(request.query_params.get("name", ""))
 
-        def made(of: Changeable) -> Response:
+        def made(run: Followed, rules: ChangeableRules) -> Response:
             if how == "add":
-                return self._form(of, RuleChange(how, ""), None)
-            rule = of.rules.rule(name)
+                return self._form(run, rules, RuleChange(how, ""), None)
+            rule = rules.rule(name)
             text = rule.text if how == "replace" and rule.is_sql else ""
-            return self._form(of, RuleChange(how, name, text, mark=rule.mark), rule)
+            return self._form(run, rules, RuleChange(how, name, text, mark=rule.mark), rule)
 
         return await self._answered(request, made)
 
@@ -425,7 +409,7 @@ class RuleForms:
         """Answer what was typed: with what would happen, with what is wrong, or by doing it."""
         fields = await fields_of(request, MOST_RULE_BYTES)
         if fields is None:
-            return self._problem("Not understood", "The request is too long.", 413)
+            return self._page.problem("Not understood", "The request is too long.", 413)
         asked = {name: _typed(value) for name, value in fields.items()}
         change = RuleChange(
             how,
@@ -434,68 +418,66 @@ class RuleForms:
             asked.get("level", ""),
             asked.get("mark", ""),
         )
-        return await self._answered(
-            request, lambda of: self._sent(of, change, is_sure="sure" in asked)
-        )
 
-    def _sent(self, of: Changeable, change: RuleChange, *, is_sure: bool) -> Response:
-        rule = None if change.how == "add" else of.rules.rule(change.name)
-        try:
-            if not is_sure:
-                of.rules.check(change)
-                return self._page("rule_sure.html", of, change=change, rule=rule)
-            of.run.change_rules(change)
-        except EddylineError as error:
-            return self._form(of, change, rule, wrong=error.message)
-        self._pages.views.forget(of.followed.key)
-        return RedirectResponse(f"/run/{of.followed.key}/rules", 303)
+        def answer(run: Followed, rules: ChangeableRules) -> Response:
+            rule = None if how == "add" else rules.rule(change.name)
+            try:
+                if "sure" not in asked:
+                    rules.check(change)
+                    return self._html("rule_sure.html", run, change=change, rule=rule)
+                cast("Steerable", run.run).change_rules(change)
+            except EddylineError as error:
+                return self._form(run, rules, change, rule, wrong=error.message)
+            self._page.pages.views.forget(run.key)
+            return RedirectResponse(f"/run/{run.key}/rules", 303)
+
+        return await self._answered(request, answer)
 
     def _form(
-        self, of: Changeable, change: RuleChange, rule: RuleShown | None, wrong: str = ""
+        self,
+        run: Followed,
+        rules: ChangeableRules,
+        change: RuleChange,
+        rule: RuleShown | None,
+        wrong: str = "",
     ) -> Response:
         """Return a form with what was typed and, if something is, what is wrong with it."""
-        follows = of.rules.found("", 0).follows
-        if follows:
+        if follows := rules.found("", 0).follows:
             said = f"The rules follow {follows}: change its files."
-            return self._problem("Not possible", said, 409)
+            return self._page.problem("Not possible", said, 409)
         template = "rule_sure.html" if change.how == "remove" else "rule.html"
         status = 409 if wrong else 200
         context = {"change": change, "rule": rule, "wrong": wrong, "levels": LEVELS}
-        return self._page(template, of, status, **context)
+        return self._html(template, run, status, **context)
 
     # -- the run ----------------------------------------------------------------------------------
 
     async def _answered(
-        self, request: Request, answer: Callable[[Changeable], Response]
+        self, request: Request, answer: Callable[[Followed, ChangeableRules], Response]
     ) -> Response:
         """Answer about the rules of the run of an address, if it has some."""
         key = request.path_params["key"]
 
         def answered() -> Response:
-            followed = self._following.look().get(key)
-            rules = None if followed is None else rules_of(followed.run)
-            if followed is None or rules is None:
+            run = self._page.following.look().get(key)
+            rules = None if run is None else rules_of(run.run)
+            if run is None or rules is None:
                 said = "No run at this address has rules that can be changed."
-                return self._problem("Not found", said, 404)
-            if not followed.run.is_running():
+                return self._page.problem("Not found", said, 404)
+            if not run.run.is_running():
                 said = "The run has ended; its rules are those of its program."
-                return self._problem("Not possible", said, 409)
+                return self._page.problem("Not possible", said, 409)
             try:
-                return answer(Changeable(followed, followed.run, rules))
+                return answer(run, rules)
             except EddylineError as error:
-                return self._problem("Not possible", error.message, 409)
+                return self._page.problem("Not possible", error.message, 409)
 
-        found: Response = await self._in_thread(answered)
-        return found
+        response: Response = await self._page.in_thread(answered)
+        return response
 
-    def _page(self, template: str, of: Changeable, status: int = 200, **context: Any) -> Response:
-        text = self._pages.render(
-            template, **{"run": of.followed, "rule_hands": RULE_HANDS, "wrong": "", **context}
-        )
-        return HTMLResponse(text, status)
-
-    def _problem(self, title: str, text: str, status: int) -> Response:
-        return HTMLResponse(self._pages.problem(title, text), status)
+    def _html(self, template: str, run: Followed, status: int = 200, **context: Any) -> Response:
+        named = {"run": run, "rule_hands": RULE_HANDS, "wrong": "", **context}
+        return HTMLResponse(self._page.pages.render(template, **named), status)
 
 
 def _typed(text: str) -> str:

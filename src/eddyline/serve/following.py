@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import deque
-from dataclasses import dataclass
+from collections import defaultdict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from eddyline.report.formatting import ratio
-from eddyline.runtime.records import Backlog, event_times, numbers_of
+from eddyline.runtime.records import Backlog, numbers_of
 from eddyline.serve.runs import key_of
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ LOOK_EVERY_S = 0.25
 """Least time between two looks for new batches (s)."""
 
 ASK_EVERY_S = 2.0
-"""Least time between two questions whether a run still runs, of one without new batches (s)."""
+"""Least time between two questions whether a run without new batches still runs (s)."""
 
 BACKLOG_EVERY_S = 2.0
 """Least time between two questions for the backlog of a run (s)."""
@@ -46,59 +44,33 @@ def is_change(entry: JournalEntry) -> bool:
     return entry.is_plan_change and entry.batch_id >= 0
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What the operators of a query hold, cost and leave out after a batch."""
+STATE = ("n_kept", "n_bytes", "n_skipped")
+"""Levels that add up over operators."""
 
-    n_kept: int
-    """Rows, cells or segments that are kept as state."""
-    n_bytes: int
-    """Size of the state."""
-    n_late: int
-    """Rows of the batch that came too late."""
-    n_skipped: int
-    """Rules that do not run."""
-    cost_ns: float | None
-    """Expected cost of the orders in force (ns per row); None if no order is learned."""
-    as_written_ns: float | None
-    """Expected cost of the orders as written (ns per row)."""
-    n_priced: int
-    """Rows whose expected costs are known."""
-    saved_s: float | None
-    """Work that the orders saved in the batch (s); None where that is not known."""
-    newest_us: float | None
-    """The newest event time that has arrived (µs); None where no operator has a clock."""
-    complete_us: float | None
-    """The watermark after the batch (µs); None where it is not known."""
+SUMS = ("n_late", "saved_s", "n_priced", "cost_ns", "as_written_ns")
+"""Numbers of ``work_of`` that add up over batches."""
 
 
-def work_of(record: BatchRecord) -> Work:
-    """Return what the operators of a query hold, cost and leave out after a batch."""
-    said = numbers_of(record.operators, record.n_rows).values()
-    costs = [
-        (
-            each.sums.get("n_rows") or record.n_rows,
-            each.levels["cost_ns"],
-            each.levels["as_written_ns"],
-        )
-        for each in said
-        if {"cost_ns", "as_written_ns"} <= each.levels.keys()
-    ]
-    n_rows = sum(rows for rows, _, _ in costs)
-    saved = [each.sums["saved_s"] for each in said if "saved_s" in each.sums]
-    newest_us, complete_us = event_times(said)
-    return Work(
-        n_kept=round(sum(each.levels.get("n_kept", 0) for each in said)),
-        n_bytes=round(sum(each.levels.get("n_bytes", 0) for each in said)),
-        n_late=round(sum(each.sums.get("n_late", 0) for each in said)),
-        n_skipped=round(sum(each.levels.get("n_skipped", 0) for each in said)),
-        cost_ns=ratio(sum(rows * cost for rows, cost, _ in costs), n_rows),
-        as_written_ns=ratio(sum(rows * written for rows, _, written in costs), n_rows),
-        n_priced=round(n_rows),
-        saved_s=sum(saved) if saved else None,
-        newest_us=newest_us,
-        complete_us=complete_us,
-    )
+def work_of(record: BatchRecord) -> dict[str, float]:
+    """Return what the operators of a query hold, cost and leave out after a batch.
+
+    Numbers have the names of ``runtime.records.Counting``, and are summed over operators. The costs
+    are those of all rows whose costs are known (ns), of which there are ``n_priced``.
+    """
+    total: dict[str, float] = {}
+    for each in numbers_of(record.operators, record.n_rows).values():
+        _add(total, each.sums)
+        _add(total, {name: n for name, n in each.levels.items() if name in STATE})
+        if {"cost_ns", "as_written_ns"} <= each.levels.keys():
+            n_rows = each.sums.get("n_rows") or record.n_rows
+            costs = {name: n_rows * each.levels[name] for name in ("cost_ns", "as_written_ns")}
+            _add(total, {"n_priced": n_rows, **costs})
+    return total
+
+
+def _add(total: dict[str, float], numbers: Mapping[str, float]) -> None:
+    for name, number in numbers.items():
+        total[name] = total.get(name, 0.0) + number
 
 
 class Followed:
@@ -109,33 +81,19 @@ class Followed:
         clock: returns the time (s since 1970).
     """
 
+    changed_after: int
+    """The batch after which a plan changed last; -1 if none did."""
+
     def __init__(self, run: WatchedRun, clock: Callable[[], float] = time.time) -> None:
         self.run = run
         self.key = key_of(run)
         self.recent: deque[BatchRecord] = deque(maxlen=RECENT)
         self.is_running = True
         self.error: Failure | None = None
-        self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
-        self.seconds = 0.0
-        """Time of all batches (s)."""
-        self.saved_s: float | None = None
-        """Work that learned orders saved (s); None where that is not known."""
-        self._priced = self._cost = self._as_written = 0.0
-        self.changed_after = -1
-        """The batch after which a plan changed last; -1 if none did."""
+        self._forget()
         self._clock = clock
         self._asked_at = 0.0
         self._backlog, self._backlog_due = Backlog(), 0.0
-
-    @property
-    def cost_ns(self) -> float | None:
-        """Expected cost of a row over the run (ns); None if it is not known."""
-        return ratio(self._cost, self._priced)
-
-    @property
-    def as_written_ns(self) -> float | None:
-        """Expected cost of the same rows by the plans as written (ns)."""
-        return ratio(self._as_written, self._priced)
 
     @property
     def name(self) -> str:
@@ -205,9 +163,12 @@ class Followed:
 
     def _forget(self) -> None:
         self.recent.clear()
-        self.n_batches = self.n_rows = self.n_kept = self.n_late = self.n_changes = 0
-        self.seconds, self.saved_s, self.changed_after = 0.0, None, -1
-        self._priced = self._cost = self._as_written = 0.0
+        self.n_batches = self.n_rows = self.n_kept = self.n_changes = 0
+        self.seconds = 0.0
+        """Time of all batches (s)."""
+        self.work: dict[str, float] = defaultdict(float)
+        """What was done in all batches; see ``SUMS``."""
+        self.changed_after = -1
 
     def _take(self, record: BatchRecord) -> None:
         self.recent.append(record)
@@ -215,14 +176,7 @@ class Followed:
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         self.seconds += record.seconds
-        work = work_of(record)
-        self.n_late += work.n_late
-        if work.cost_ns is not None and work.as_written_ns is not None:
-            self._priced += work.n_priced
-            self._cost += work.n_priced * work.cost_ns
-            self._as_written += work.n_priced * work.as_written_ns
-        if work.saved_s is not None:
-            self.saved_s = (self.saved_s or 0.0) + work.saved_s
+        _add(self.work, {name: n for name, n in work_of(record).items() if name in SUMS})
 
 
 class Following:

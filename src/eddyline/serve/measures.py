@@ -24,15 +24,15 @@ from eddyline.report.formatting import (
     counted,
     duration,
     out_of,
-    per_second,
     ratio,
     saving_text,
     significant,
     size,
     span,
+    times,
 )
 from eddyline.report.sections import Figure, Line, Section, Table, columns
-from eddyline.runtime.records import n_batches
+from eddyline.runtime.records import event_times, n_batches, numbers_of
 from eddyline.serve.following import is_change, work_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
-    from eddyline.serve.following import Followed, Work
+    from eddyline.serve.following import Followed
 
 
 POINTS = 60
@@ -55,9 +55,10 @@ def cells(run: Followed) -> dict[str, str]:
     if not run.recent:
         return {}
     newest = run.recent[-1]
-    work = work_of(newest)
+    state, work = work_of(newest), run.work
+    n_kept, n_bytes = state.get("n_kept", 0), state.get("n_bytes", 0)
     return {
-        "rate": count(per_second(newest.n_rows, newest.seconds)),
+        "rate": count(ratio(newest.n_rows, newest.seconds)),
         "seconds": duration(1e9 * newest.seconds),
         "rows-of-batch": f"{count(newest.n_rows)} rows",
         "batch": count(newest.batch_id),
@@ -65,25 +66,27 @@ def cells(run: Followed) -> dict[str, str]:
         "rows": count(run.n_rows),
         "out": count(run.n_kept),
         "share": out_of(run.n_kept, run.n_rows),
-        "late": count(run.n_late),
-        "late-share": out_of(run.n_late, run.n_rows),
-        "state": size(work.n_bytes) if work.n_bytes or work.n_kept else UNKNOWN,
-        "state-rows": f"{count(work.n_kept)} kept" if work.n_kept else "",
-        "cost": duration(run.cost_ns),
-        "saving": saving(run.cost_ns, run.as_written_ns),
-        "saved": saved(run.saved_s, run.seconds),
+        "late": count(work["n_late"]),
+        "late-share": out_of(work["n_late"], run.n_rows),
+        "state": size(n_bytes) if n_bytes or n_kept else UNKNOWN,
+        "state-rows": f"{count(n_kept)} kept" if n_kept else "",
+        "cost": duration(ratio(work["cost_ns"], work["n_priced"])),
+        "saving": saving(
+            ratio(work["cost_ns"], work["n_priced"]), ratio(work["as_written_ns"], work["n_priced"])
+        ),
+        "saved": saved(work.get("saved_s"), run.seconds),
         "saved-of": f"of work; batches took {duration(1e9 * run.seconds)}",
         "changes": count(run.n_changes),
         "changed": f"last after batch {count(run.changed_after)}" if run.n_changes else "",
         "at": f"{newest.ended_at:.3f}" if newest.ended_at else "",
-        **_lag(work),
+        **_lag(newest),
         **_backlog(run),
     }
 
 
-def _lag(work: Work) -> dict[str, str]:
+def _lag(record: BatchRecord) -> dict[str, str]:
     """Write how far results are behind the newest event time, and when that was."""
-    newest, complete = work.newest_us, work.complete_us
+    newest, complete = event_times(numbers_of(record.operators, record.n_rows).values())
     at = "" if newest is None else f"{newest / 1e6:.3f}"
     if newest is None:
         why = "the query uses no event time, or no row had one"
@@ -139,7 +142,7 @@ def saved(saved_s: float | None, seconds: float) -> str:
 def spark_line(batches: Sequence[BatchRecord]) -> str:
     """Return the rows per second of the newest batches as points of a line, from zero up."""
     newest = list(batches)[-POINTS:]
-    rates = [per_second(each.n_rows, each.seconds) or 0.0 for each in newest]
+    rates = [ratio(each.n_rows, each.seconds) or 0.0 for each in newest]
     top = max(rates, default=0.0) or 1.0
     step = WIDTH / max(1, len(rates) - 1)
     return " ".join(
@@ -166,16 +169,16 @@ LEAST_KNOWN = 20
 """Batches that must be known before the newest are compared with them."""
 
 SLOWER = 2.0
-"""How many times longer a row must take than usual to be told."""
+"""Factor over the usual time of a row from which on the page says so."""
 
 SILENT = 10.0
-"""After how many usual intervals without a batch that is told."""
+"""Usual intervals without a batch after which the page says so."""
 
 LEAST_SILENCE_S = 60.0
 """Shorter times without a batch are not told (s)."""
 
 DEARER = 1.05
-"""How many times more than as written a plan must cost to be told."""
+"""Factor over the cost as written from which on the page says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,25 +218,25 @@ def health(run: Followed, now: float, *, values: bool) -> Health:
 def _so_far(run: Followed) -> str:
     if not run.n_batches:
         return "No batch has run."
-    batches = "1 batch" if run.n_batches == 1 else f"{count(run.n_batches)} batches"
+    batches = counted(run.n_batches, "batch", "batches")
     return f"{count(run.n_rows)} rows in {batches}, {count(run.n_kept)} out."
 
 
 def _skipped(run: Followed) -> Iterator[str]:
     """Say what was left out on request: rules that do not run are told, and are no alarm."""
-    if n := work_of(run.recent[-1]).n_skipped:
+    if n := round(work_of(run.recent[-1]).get("n_skipped", 0)):
         yield f"{counted(n, 'rule')} {'is' if n == 1 else 'are'} skipped."
 
 
 def _late(run: Followed) -> Iterator[str]:
     newest = list(run.recent)[-NEWEST:]
-    n_late = sum(work_of(each).n_late for each in newest)
+    n_late = sum(work_of(each).get("n_late", 0) for each in newest)
     if n_late:
         yield f"{count(n_late)} rows of the newest {len(newest)} batches came too late."
 
 
 def _slow(run: Followed) -> Iterator[str]:
-    times = [each.seconds / each.n_rows for each in run.recent if each.n_rows]
+    times = [batch.seconds / batch.n_rows for batch in run.recent if batch.n_rows]
     if len(times) < LEAST_KNOWN:
         return
     slower = ratio(median(times[-NEWEST:]), median(times[:-NEWEST]))
@@ -245,7 +248,7 @@ def _slow(run: Followed) -> Iterator[str]:
 
 
 def _silent(run: Followed, now: float) -> Iterator[str]:
-    ends = [each.ended_at for each in run.recent if each.ended_at]
+    ends = [batch.ended_at for batch in run.recent if batch.ended_at]
     if len(ends) < 2:
         return
     usual = median(after - before for before, after in pairwise(ends))
@@ -266,7 +269,7 @@ def lasting(seconds: float) -> str:
 
 def _dear(run: Followed) -> Iterator[str]:
     work = work_of(run.recent[-1])
-    more = ratio(work.cost_ns, work.as_written_ns)
+    more = ratio(work.get("cost_ns"), work.get("as_written_ns"))
     if more is not None and more >= DEARER:
         yield f"The plans in force cost {significant(more)} {TIMES} what those as written would."
 
@@ -321,12 +324,12 @@ class Effects:
 
     def __init__(self, batches: Sequence[BatchRecord], journal: Sequence[JournalEntry]) -> None:
         self._batches = batches
-        self._ids = [each.batch_id for each in batches]
+        self._ids = [batch.batch_id for batch in batches]
         with_rows = (at for at, each in enumerate(batches) if each.n_rows)
         is_whole = bool(batches) and batches[0].batch_id == 0
         # The first batch with rows started workers and compiled what they run.
         self._warm = next(with_rows, 0) + 1 if is_whole else 0
-        self._changes = sorted({each.batch_id for each in journal if is_change(each)})
+        self._changes = sorted({entry.batch_id for entry in journal if is_change(entry)})
 
     def of(self, entry: JournalEntry) -> str:
         """Say what a decision brought; empty where it is none that changes what batches do."""
@@ -360,7 +363,7 @@ def compared(before: Side, after: Side) -> str:
     old, new = before.per_row_ns, after.per_row_ns
     if old is None or new is None:
         return "No batch to compare with has run yet." if after.n_batches == 0 else ""
-    batches = "1 batch" if before.n_batches == 1 else f"{count(before.n_batches)} batches"
+    batches = counted(before.n_batches, "batch", "batches")
     return (
         f"A row took {duration(old)} before ({batches} of {duration(before.per_batch_ns)}) and "
         f"{duration(new)} after ({count(after.n_batches)} of {duration(after.per_batch_ns)})"
@@ -381,10 +384,7 @@ def _doubt(before: Side, after: Side) -> str:
 
 def _difference(old: float, new: float) -> str:
     factor = ratio(old, new)
-    if factor is None or 1 / ALIKE < factor < ALIKE:
-        return "as much"
-    more_or_less = "less" if factor > 1.0 else "more"
-    return f"{significant(max(factor, 1.0 / factor))} × {more_or_less}"
+    return times(1.0 if factor is None or 1 / ALIKE < factor < ALIKE else factor)
 
 
 def in_short(effect: str) -> str:

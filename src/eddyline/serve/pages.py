@@ -11,28 +11,16 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from eddyline.data.files import writable
 from eddyline.registry import package
 from eddyline.report.decisions import told
 from eddyline.report.figures import Figures
-from eddyline.report.formatting import IN_FORCE, Wording, count, plan_text
-from eddyline.report.html import MAX_ITEMS, MAX_ROWS, templates, wordings_of
-from eddyline.report.sections import (
-    Facts,
-    Figure,
-    Line,
-    Section,
-    Table,
-    arranged,
-    columns,
-    known,
-    without_values,
-)
-from eddyline.report.series import points_of
-from eddyline.runtime.by_hand import BY_PERSON
+from eddyline.report.formatting import IN_FORCE, Wording, plan_text
+from eddyline.report.html import leads_and_sections, settings_section, templates, wordings_of
+from eddyline.report.sections import Table, arranged, columns, known, without_values
+from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.following import is_change
 from eddyline.serve.measures import Effects, cells, health, in_short, spark_line, time_sections
@@ -41,8 +29,10 @@ from eddyline.serve.runs import HANDS, Steerable, rules_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from eddyline.report.decisions import Decision
     from eddyline.report.formatting import Wordings
-    from eddyline.report.sections import RunView, Tile
+    from eddyline.report.sections import Figure, RunView, Section, Tile
+    from eddyline.report.series import Point
     from eddyline.runtime.journal import JournalEntry
     from eddyline.serve.following import Followed
     from eddyline.serve.measures import Health
@@ -109,26 +99,6 @@ class Row:
     spark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A decision as a page shows it."""
-
-    entry: JournalEntry
-    number: int
-    """Its place in the journal, from 1."""
-    before: str
-    after: str
-    evidence: str
-    why: str
-    """The evidence in sentences; empty where there are no words for it."""
-    effect: str
-
-    @property
-    def is_of_person(self) -> bool:
-        """Whether a person took it, and not the run."""
-        return self.entry.evidence.items() >= BY_PERSON.items()
-
-
 class Pages:
     """Renders the pages.
 
@@ -147,20 +117,14 @@ class Pages:
             "short_effect": in_short,
             "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
         }
-        self._templates.globals |= {
-            "static": static,
-            "hands": HANDS,
-            "max_rows": MAX_ROWS,
-            "max_items": MAX_ITEMS,
-        }
-        self._whole: dict[str, tuple[tuple[Any, ...], str]] = {}
+        self._templates.globals |= {"static": static, "hands": HANDS}
 
     def list(self, runs: Sequence[Followed]) -> str:
         """Return the list of queries, those first that a person should look at."""
         now = time.time()
         rows = [
-            Row(each, health(each, now, values=self._values), cells(each), spark_line(each.recent))
-            for each in runs
+            Row(run, health(run, now, values=self._values), cells(run), spark_line(run.recent))
+            for run in runs
         ]
         rows.sort(key=lambda row: (RANKS[row.health.level], row.run.name))
         n_by_level = {level: sum(row.health.level == level for row in rows) for level in RANKS}
@@ -172,20 +136,18 @@ class Pages:
         """Return the page of a query."""
         made, how = self.views.of(run), health(run, time.time(), values=self._values)
         n_known = run.last_batch if not made.view.history.batches else 0
-        asked = id(made), n_known, how.level, run.backlog()
-        kept = self._whole.get(run.key)
-        if kept is not None and kept[0] == asked:
-            return kept[1]
+        asked = n_known, how.level, run.backlog()
+        if made.page is not None and made.page[0] == asked:
+            return made.page[1]
         before = self.views.spent()
         text = self._run(run, made, how)
         made.cost_s += self.views.spent() - before
-        self._whole[run.key] = asked, text
+        made.page = asked, text
         return text
 
     def _run(self, run: Followed, made: Made, how: Health) -> str:
-        view, batches = made.view, made.view.history.batches
-        journal = _Journal(made)
-        points = points_of(batches)
+        view, (of_driver, of_tasks) = made.view, _parted(made)
+        points = points_of(view.history.batches)
         has_hands = self._controls and run.is_running
         return self.render(
             "run.html",
@@ -195,20 +157,21 @@ class Pages:
             cells=cells(run),
             spark=spark_line(run.recent),
             plans=_plans(run, wordings_of(made.sections)),
-            notes=_notes(len(points), len(batches)),
+            notes=left_out(points),
             n_lines=len(view.text.splitlines()),
             shown_lines=SHOWN_LINES,
-            leads=[part for each in made.sections if not each.title for part in each.parts],
             tiles=_tiles(made.sections),
-            sections=[each for each in made.sections if each.title],
-            rates=_rates(made),
-            decisions=journal.newest(NEWEST_DECISIONS),
-            n_decisions=len(journal.of_driver),
-            n_of_tasks=len(journal.of_tasks),
-            settings=_settings(view.settings),
+            rates=_rates(points, view),
+            decisions=_decisions(
+                made, of_driver, len(of_driver) - NEWEST_DECISIONS, len(of_driver)
+            ),
+            n_decisions=len(of_driver),
+            n_of_tasks=len(of_tasks),
+            settings=settings_section(view.settings, is_aside=True),
             has_hands=has_hands and isinstance(run.run, Steerable),
             has_rules=has_hands and rules_of(run.run) is not None,
             figures=Figures(),
+            **leads_and_sections(made.sections),
         )
 
     def journal(self, run: Followed, page: int, *, of_tasks: bool) -> str | None:
@@ -220,8 +183,9 @@ class Pages:
             of_tasks: whether decisions of tasks are shown, each for the rows of its partition, and
                 not those of the driver.
         """
-        journal = _Journal(self.views.of(run))
-        entries = journal.of_tasks if of_tasks else journal.of_driver
+        made = self.views.of(run)
+        driver, tasks = _parted(made)
+        entries = tasks if of_tasks else driver
         n_pages = max(1, -(-len(entries) // DECISIONS_A_PAGE))
         if not 1 <= page <= n_pages:
             return None
@@ -229,13 +193,13 @@ class Pages:
         return self.render(
             "journal.html",
             run=run,
-            decisions=journal.told(entries, max(0, end - DECISIONS_A_PAGE), end),
+            decisions=_decisions(made, entries, end - DECISIONS_A_PAGE, end),
             n=len(entries),
             page=page,
             n_pages=n_pages,
             of_tasks=of_tasks,
-            n_of_tasks=len(journal.of_tasks),
-            n_of_driver=len(journal.of_driver),
+            n_of_tasks=len(tasks),
+            n_of_driver=len(driver),
         )
 
     def hand(self, run: Followed, name: str) -> str:
@@ -260,33 +224,22 @@ class Pages:
         return writable(self._templates.get_template(template).render(**context))
 
 
-class _Journal:
-    """The decisions of a view."""
+def _parted(made: Made) -> tuple[list[JournalEntry], list[JournalEntry]]:
+    """Return the decisions of the driver, and those of tasks."""
+    journal = made.view.history.journal
+    driver = [entry for entry in journal if not entry.is_of_task]
+    tasks = [entry for entry in journal if entry.is_of_task]
+    return driver, tasks
 
-    def __init__(self, made: Made) -> None:
-        self._made = made
 
-    @cached_property
-    def of_driver(self) -> list[JournalEntry]:
-        return [each for each in self._made.view.history.journal if not each.is_of_task]
-
-    @cached_property
-    def of_tasks(self) -> list[JournalEntry]:
-        return [each for each in self._made.view.history.journal if each.is_of_task]
-
-    def newest(self, n: int) -> list[Decision]:
-        """Return the newest decisions of the driver, the newest first."""
-        return self.told(self.of_driver, max(0, len(self.of_driver) - n), len(self.of_driver))
-
-    def told(self, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
-        """Return some of the decisions in words, with what they brought, the newest first."""
-        history = self._made.view.history
-        wordings = wordings_of(self._made.sections)
-        effects = Effects(history.batches, self.of_driver)
-        return [
-            Decision(number=at + 1, effect=effects.of(entries[at]), **told(entries[at], wordings))
-            for at in reversed(range(start, end))
-        ]
+def _decisions(made: Made, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
+    """Return some decisions in words, with what those of the driver brought, newest first."""
+    wordings = wordings_of(made.sections)
+    effects = Effects(made.view.history.batches, made.view.history.journal)
+    return [
+        told(entries[at], wordings, number=at + 1, effect=effects.of(entries[at]))
+        for at in reversed(range(max(0, start), end))
+    ]
 
 
 def _plans(run: Followed, wordings: Wordings) -> Table | None:
@@ -295,12 +248,12 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
         return None
     newest = run.recent[-1]
     rows = []
-    for each in newest.operators:
-        said = each.numbers(newest.n_rows) if isinstance(each, Counting) else Numbers()
-        plan = "" if each.plan is None else _plan_in_words(each.component, each.plan, wordings)
+    for part in newest.operators:
+        said = part.numbers(newest.n_rows) if isinstance(part, Counting) else Numbers()
+        plan = "" if part.plan is None else _plan_in_words(part.component, part.plan, wordings)
         levels = [said.levels.get(name) for name in LEVELS]
         if plan or any(level is not None for level in levels):  # a clock has nothing to show here
-            rows.append((each.component, plan, said.sums.get("n_rows") or None, *levels))
+            rows.append((part.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
 
@@ -313,34 +266,16 @@ def _plan_in_words(component: str, plan: Any, wordings: Wordings) -> str:
 
 def _tiles(sections: Sequence[Section]) -> list[Tile]:
     """Return the numbers of the operators that the head of the page does not have already."""
-    return [tile for each in sections for tile in each.tiles if tile.name not in OWN_TILES]
+    return [tile for section in sections for tile in section.tiles if tile.name not in OWN_TILES]
 
 
-def _rates(made: Made) -> Figure | None:
+def _rates(points: Sequence[Point], view: RunView) -> Figure | None:
     """Return the rows per second over the batches, with the changes of plans marked."""
-    points = points_of(made.view.history.batches)
     if not points:
         return None
-    marks = {each.batch_id + 1 for each in made.view.history.journal if is_change(each)}
-    line = Line("rows per second", tuple(each.rows_per_s for each in points))
-    ids = tuple(each.batch_id for each in points)
-    shown = tuple(sorted(mark for mark in marks if ids[0] <= mark <= ids[-1]))
-    return Figure("Rows per second", ids, (line,), "number", shown)
-
-
-def _notes(n_points: int, n_batches: int) -> list[str]:
-    """Say what figures leave out."""
-    if n_batches <= n_points:
-        return []
-    return [
-        f"Figures draw {count(n_batches)} batches as {count(n_points)} points: rates are over all "
-        f"batches of a point, orders, fractions and costs those of the last."
-    ]
-
-
-def _settings(settings: Mapping[str, str]) -> Section | None:
-    pairs = tuple((str(name), str(value)) for name, value in settings.items())
-    return Section("settings", (Facts(pairs),), is_aside=True) if pairs else None
+    marks = {entry.batch_id + 1 for entry in view.history.journal if is_change(entry)}
+    first, last = points[0].batch_id, points[-1].batch_id
+    return rate_figure(points, tuple(sorted(mark for mark in marks if first <= mark <= last)))
 
 
 LEAST_AGE_S = 1.0
@@ -369,6 +304,8 @@ class Made:
     """When it was made (s, of the clock)."""
     cost_s: float
     """Time of a processor that making and rendering it took (s)."""
+    page: tuple[tuple[Any, ...], str] | None = None
+    """Its newest page, and what else that shows."""
 
     @property
     def due_at(self) -> float:

@@ -1,8 +1,8 @@
 """What the page asks of a run, and what a person may change of it.
 
 A ``RunSource`` knows the runs: those of this process, or those that checkpoints have (``stored``).
-A ``WatchedRun`` tells its records, decisions, backlog and explanation. A run of this process may
-also be ``Steerable`` (pin, adapt, stop) and may have rules (``HasRules``). ``HANDS`` and
+A ``WatchedRun`` tells its records, decisions, backlog and explanation. A run of this process is
+also ``Steerable``: a person may pin plans, stop it and change its rules. ``HANDS`` and
 ``RULE_HANDS`` list the buttons of the page. A ``Failure`` says what a run failed with. Its text may
 quote a row, so it is hidden unless values are shown.
 """
@@ -115,13 +115,8 @@ class Steerable(Protocol):
         """Stop the run; a batch that is under way is interrupted."""
         ...
 
-
-@runtime_checkable
-class HasRules(Protocol):
-    """A run that may have rules which a person may change."""
-
     def rules(self) -> ChangeableRules | None:
-        """Return its rules; None if it has none."""
+        """Return the rules that a person may change; None if it has none."""
         ...
 
     def change_rules(self, change: RuleChange) -> None:
@@ -135,25 +130,18 @@ class HasRules(Protocol):
 
 def rules_of(run: object) -> ChangeableRules | None:
     """Return the rules of a run that a person may change, if it has some."""
-    return run.rules() if isinstance(run, HasRules) else None
+    return run.rules() if isinstance(run, Steerable) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """One thing that a person may do."""
+    """One thing that a person may do with a run, or with its rules."""
 
     label: str
     says: str
     """What it would do."""
-    is_of_plans: bool = True
+    is_of_plans: bool = False
     """Whether it is about the plan of a component, or of all."""
-
-    def do(self, name: str, run: Steerable, component: str | None) -> None:
-        """Do it; ``name`` is its name in ``HANDS``."""
-        if self.is_of_plans:
-            getattr(run, name)(component)
-        else:
-            run.stop()
 
 
 HANDS = {
@@ -161,34 +149,25 @@ HANDS = {
         "Pin the plan",
         "The plan in force stays whatever the evidence says, also over restarts, until somebody "
         "lets it adapt again. Answers are the same under every plan.",
+        is_of_plans=True,
     ),
     "adapt": Hand(
         "Adapt again",
         "Plans that are pinned follow the evidence again, from the next batch on.",
+        is_of_plans=True,
     ),
     "stop": Hand(
         "Stop the run",
         "The run stops, in the middle of a batch if one is under way. From its checkpoint it goes "
         "on where it was when somebody starts it again: that batch then runs again.",
-        is_of_plans=False,
     ),
 }
-"""What a person may do, by the name in addresses."""
-
-
-@dataclass(frozen=True, slots=True)
-class RuleHand:
-    """One thing that a person may do with rules."""
-
-    label: str
-    says: str
-    """What it would do."""
-
+"""What a person may do with a run: the method of ``Steerable``, which addresses name, too."""
 
 RULE_HANDS = {
-    "add": RuleHand("Add a rule", "Rows are tested against this rule, too."),
-    "replace": RuleHand("Replace the rule", "Rows are tested against the new condition only."),
-    "remove": RuleHand(
+    "add": Hand("Add a rule", "Rows are tested against this rule, too."),
+    "replace": Hand("Replace the rule", "Rows are tested against the new condition only."),
+    "remove": Hand(
         "Remove the rule",
         "No row is tested against it any more, and a correlation that refers to it finds nothing "
         "new.",

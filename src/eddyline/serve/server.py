@@ -6,6 +6,7 @@ import errno
 import secrets
 import socket
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypedDict
 
 from eddyline.errors import OptionError, SourceError
@@ -81,7 +82,8 @@ class Server:
         )
         self._listener = listener
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._serve, name="eddyline page", daemon=True)
+        serve_pages = partial(self._server.run, sockets=[listener])
+        self._thread = threading.Thread(target=serve_pages, name="eddyline page", daemon=True)
         self._thread.start()
         self._await_start()
 
@@ -111,9 +113,6 @@ class Server:
         self._server.should_exit = True
         self._thread.join(STOP_WAIT_S)
         self._listener.close()
-
-    def _serve(self) -> None:
-        self._server.run(sockets=[self._listener])
 
     def _await_start(self) -> None:
         ended = threading.Event()

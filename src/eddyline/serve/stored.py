@@ -47,7 +47,7 @@ class StoredWatch:
         self._stamp: tuple[tuple[int, int], ...] = ()
         self._due_at = 0.0
         self._failure: Failure | None = None
-        self._stored = StoredRun(folder, folder.name)
+        self._stored = StoredRun(folder.name)
         self._read()
 
     @property
@@ -69,7 +69,7 @@ class StoredWatch:
 
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
         """Return the records of the batches after one, the oldest first."""
-        return [each for each in self._now().batches if each.batch_id > batch_id]
+        return [batch for batch in self._now().batches if batch.batch_id > batch_id]
 
     def decisions(self) -> Sequence[JournalEntry]:
         """Return every decision so far, as far as they are kept."""

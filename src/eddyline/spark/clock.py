@@ -364,8 +364,8 @@ class StreamClock(Operator):
 
     def describe(self, history: History) -> list[Section]:  # noqa: ARG002
         """Return for people how far the stream is; it is not what its query is about."""
-        seen = words.ClockView(
-            stream=self.stream,
+        return words.sections(
+            self.stream,
             n_rows=self.arrived.n_rows,
             n_untimed=self.arrived.n_untimed,
             n_late=self.part.n_late,
@@ -374,7 +374,6 @@ class StreamClock(Operator):
             has_lateness=any(self.streams.lateness.values()),
             learned=self.part.learned,
         )
-        return words.sections(seen)
 
     def snapshot(self) -> Arrived:
         """Return the counts."""
