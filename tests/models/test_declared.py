@@ -249,10 +249,10 @@ def reports(table, cuts, how):
             batch = BucketBatch(plan, place, state, 0, int(until))
             [*batch.run([coded(part)])]
             state = batch.report.after
-            found.append(batch.report.fit)
+            found.append(batch.report.counts.total)
         batch = BucketBatch(plan, place, state, 0, 2**62)
         [*batch.run([None])]
-        found.append(batch.report.fit)
+        found.append(batch.report.counts.total)
     total = found[0]
     for each in found[1:]:
         total += each
