@@ -162,15 +162,19 @@ class Graph:
         A group has or has not all of its entities: it is asked of these. Pairs have keys of their
         own.
         """
+        made: dict[int, graph.Node] = {}
 
-        def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
-            if isinstance(part, Leaf):
-                return Leaf.of(part.source.where(condition))
-            if isinstance(part, graph.OtherEntities):
-                return replace(part, conditions=(*part.conditions, condition))
-            return graph.over(part, read)
+        def asked(part: graph.Node) -> graph.Node:
+            if id(part) not in made:
+                if isinstance(part, Leaf):
+                    made[id(part)] = Leaf.of(part.source.where(condition))
+                elif isinstance(part, graph.OtherEntities):
+                    made[id(part)] = replace(part, conditions=(*part.conditions, condition))
+                else:
+                    made[id(part)] = graph.over(part, [*map(asked, graph.below(part))])
+            return made[id(part)]
 
-        return Graph(graph.rebuilt(self.node, change))
+        return Graph(asked(self.node))
 
     def with_same(
         self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
