@@ -192,19 +192,35 @@ def coded(table):
     return table.append_column(CODE, codes.cast(pa.int64()))
 
 
+class Bucket:
+    """A bucket without Spark: its plan, the folder of its files, and its state."""
+
+    def __init__(self, plan, folder):
+        self.plan, self.state = plan, BucketState()
+        self.place = StatePlace(fs.LocalFileSystem(), str(folder), "models")
+        fs.LocalFileSystem().create_dir(self.place.runs)
+
+    def run(self, until, rows, kind=BucketBatch, **more):
+        """Return the results of a batch of rows of each input, and keep its state and report."""
+        batch = kind(self.plan, self.place, self.state, 0, until, **more)
+        found = list(batch.run(rows))
+        self.report, self.state = batch.report, batch.report.after
+        return found
+
+
 def streamed(table, maker, node, cuts, lateness, rng, **more):
     """Run batches of rows, which come out of order by no more than a lateness."""
     inputs = ((table, StreamInput(maker, SHAPE)),)
     return streamed_together(inputs, node, [cuts], lateness, rng, **more)[0]
 
 
-def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True, n_tries=1):
+def streamed_together(inputs, node, cuts, lateness, rng, *, n_tries=1):
     """Run batches of several inputs, each cut on its own; return results and the last state.
 
     Of several tries of a batch the last one counts.
     """
     plan = StreamPlan(tuple(each for _, each in inputs), node)
-    arriving, latest, state, results = [], {}, BucketState(), []
+    arriving, latest, results = [], {}, []
     for at, (table, each) in enumerate(inputs):
         rows = coded(table)
         if each.maker is not None:
@@ -216,8 +232,7 @@ def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True, n_t
     edges = [[0, *sorted(each), len(rows)] for each, rows in zip(cuts, arriving, strict=True)]
     n_batches = max(map(len, edges)) - 1
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
+        bucket = Bucket(plan, folder)
         for number in range(n_batches):
             parts = []
             for at, rows in enumerate(arriving):
@@ -230,35 +245,45 @@ def streamed_together(inputs, node, cuts, lateness, rng, *, is_flushed=True, n_t
                     latest[at], *part.column("ts").cast(pa.int64()).to_pylist(), -(2**62)
                 )
                 parts.append(part if len(part) else None)
+            before = bucket.state
             for _ in range(n_tries):
-                batch = BucketBatch(plan, place, state, 0, min(latest.values()) - lateness)
-                found = list(batch.run(parts))
+                bucket.state = before
+                found = bucket.run(min(latest.values()) - lateness, parts)
             results += found
-            state = restarted(batch.report.after, place)
-        if is_flushed:
-            batch = BucketBatch(plan, place, state, 0, 2**62)
-            results += list(batch.run([None] * len(inputs)))
-            state = restarted(batch.report.after, place)
-            records, codes = EntityRecords(place, state.entities), np.array([-3, 5])
-            assert not records.of(codes, ["ranges", *(f"held{at}" for at in latest)])
-            assert not any(state.waiting.values())
-    return [each.drop_columns([CODE]) for each in results], state
+            restart(bucket)
+        results += bucket.run(2**62, [None] * len(inputs))
+        restart(bucket)
+        records, codes = EntityRecords(bucket.place, bucket.state.entities), np.array([-3, 5])
+        assert not records.of(codes, ["ranges", *(f"held{at}" for at in latest)])
+        assert not any(bucket.state.waiting.values())
+    return [each.drop_columns([CODE]) for each in results], bucket.state
 
 
-def restarted(state, place):
-    """Return a state as it is read again, with no file left that it does not name."""
-    named = {f"{each.name}.held.arrow" for each in state.files}
-    for each in os.listdir(place.runs):
+def restart(bucket):
+    """Read the state of a bucket again, with no file left that it does not name."""
+    named = {f"{each.name}.held.arrow" for each in bucket.state.files}
+    for each in os.listdir(bucket.place.runs):
         if each not in named:
-            os.remove(f"{place.runs}/{each}")
-    return msgspec.json.decode(msgspec.json.encode(state), type=BucketState)
+            os.remove(f"{bucket.place.runs}/{each}")
+    bucket.state = msgspec.json.decode(msgspec.json.encode(bucket.state), type=BucketState)
+
+
+def made_of(table, maker):
+    """Return the segments of rows, all at once."""
+    ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
+    (segments,) = maker.tables(ordered.to_batches())
+    return segments
 
 
 def at_once(table, maker, node):
-    ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-    (segments,) = maker.tables(ordered.to_batches())
-    found = graph.run(node, [keyed(segments, SHAPE.layout)])
+    found = graph.run(node, [keyed(made_of(table, maker), SHAPE.layout)])
     return [steps.result_table(found, "UTC")]
+
+
+def together_at_once(segments, node):
+    """Return what segments of two inputs give at once."""
+    whole, _ = unified([keyed(each, SHAPE.layout) for each in segments], [], ["k"])
+    return steps.result_table(graph.run(node, whole), "UTC")
 
 
 def sides(on, *, covered=False):
@@ -292,16 +317,12 @@ def check_together(makers, node, seed, sizes, cuts, lateness):
     inputs, whole = [], []
     for at, (maker, n) in enumerate(zip(makers, sizes, strict=True)):
         table = table_of(rows_of(seed + at, n), maker or DECLARED)
-        ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-        (segments,) = (maker or DECLARED).tables(ordered.to_batches())
-        whole.append(segments)
-        inputs.append((table if maker else segments, StreamInput(maker, SHAPE)))
+        whole.append(made_of(table, maker or DECLARED))
+        inputs.append((table if maker else whole[-1], StreamInput(maker, SHAPE)))
     own = [[int(cut[at] * n) for cut in cuts] for at, n in enumerate(sizes)]
     rng = np.random.default_rng(seed + 2)
     found, _ = streamed_together(inputs, node, own, lateness, rng)
-    given, _ = unified([keyed(each, SHAPE.layout) for each in whole], [], ["k"])
-    wanted = steps.result_table(graph.run(node, given), "UTC")
-    assert shown(found) == shown([wanted])
+    assert shown(found) == shown([together_at_once(whole, node)])
 
 
 def reported(plan, table, cuts, **more):
@@ -314,15 +335,12 @@ def reported(plan, table, cuts, **more):
         more: arguments of ``BucketBatch``.
     """
     times = table.column("ts").cast("int64").to_numpy()
-    edges, state, reports, results = [0, *sorted(cuts), len(table)], BucketState(), [], []
+    edges, reports, results = [0, *sorted(cuts), len(table)], [], []
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
+        bucket = Bucket(plan, folder)
         for low, high in zip(edges, [*edges[1:], None], strict=True):
             until = 2**62 if high is None else int(times[high - 1]) if high else -(2**62)
-            batch = BucketBatch(plan, place, state, 0, until, **more)
             rows = None if high is None or high == low else table.slice(low, high - low)
-            results += list(batch.run([rows]))
-            reports.append(batch.report)
-            state = batch.report.after
+            results += bucket.run(until, [rows], **more)
+            reports.append(bucket.report)
     return reports, results

@@ -196,7 +196,7 @@ def test_a_row_outside_counts_once_in_any_batches(maker, cuts):
     table = coded(table_of(rows_of(4, 60), maker)).sort_by("ts")
     plan = StreamPlan((StreamInput(replace(maker, assumed=assumed), SHAPE),), INPUT)
     reports, _ = reported(plan, table, cuts)
-    n = sum(each.fit.n_outside for each in reports)
+    n = sum(each.counts.total.n_outside for each in reports)
     assert n == n_outside(table, assumed) > 10
 
 

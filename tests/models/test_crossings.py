@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.errors import NotSupportedError
 from eddyline.models import graph, steps
@@ -25,9 +24,7 @@ from eddyline.models.steps import (
     Integral,
     Total,
 )
-from eddyline.models.streams.bucket import BucketBatch
-from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan, check_streams, staged
-from eddyline.state.manifest import StatePlace
+from eddyline.models.streams.plan import StreamInput, StreamPlan, check_streams, staged
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,
@@ -37,6 +34,7 @@ from tests.models.batches import (
     OF_TWO,
     SECOND,
     SHAPE,
+    Bucket,
     at_once,
     average,
     check_together,
@@ -264,18 +262,16 @@ def test_groups_of_several_entities_give_what_all_rows_give(
 def told(node, maker, batches):
     """Return the results of each batch: of rows ``(key, seconds, x)`` up to an instant."""
     plan = StreamPlan((StreamInput(maker, SHAPE),), node)
-    state, found = BucketState(), []
+    found = []
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
+        bucket = Bucket(plan, folder)
         for until, rows in batches:
             keys, seconds, x = (np.array(each) for each in zip(*rows, strict=True)) if rows else (
                 np.zeros((3, 0), np.int64))  # fmt: skip
             table = table_of((keys, seconds * SECOND, x.astype(float), x * 0.0), maker)
-            batch = BucketBatch(plan, place, state, 0, round(until * SECOND))
-            found.append(sum(map(len, batch.run([coded(table) if rows else None]))))
-            state = batch.report.after
-    return found, state
+            results = bucket.run(round(until * SECOND), [coded(table) if rows else None])
+            found.append(sum(map(len, results)))
+    return found, bucket.state
 
 
 AT_ONCE = 1e-6

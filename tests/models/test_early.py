@@ -10,18 +10,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.errors import NotSupportedError
-from eddyline.models import graph
 from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.revisions import BOUNDS, REVISIONS, VALIDATED, VERSION, latest, living
-from eddyline.models.segments import TOMB, keyed, unified
-from eddyline.models.steps import Envelope, Project, result_table
-from eddyline.models.streams.bucket import BucketBatch, EarlyBatch, check_early
-from eddyline.models.streams.plan import BucketState, StreamInput, StreamPlan
-from eddyline.state.manifest import StatePlace
+from eddyline.models.segments import TOMB, keyed
+from eddyline.models.steps import Envelope, Project
+from eddyline.models.streams.bucket import EarlyBatch, check_early
+from eddyline.models.streams.plan import StreamInput, StreamPlan
 from tests.examples import examples
 from tests.models.batches import (
     DECLARED,
@@ -31,12 +28,15 @@ from tests.models.batches import (
     SECOND,
     SHAPE,
     TOGETHER,
+    Bucket,
     at_once,
     coded,
+    made_of,
     of,
     rows_of,
     shown,
     table_of,
+    together_at_once,
     where,
 )
 
@@ -90,9 +90,7 @@ def batches_of(batches, plan, lateness):
     """
     n = len(plan.inputs)
     with tempfile.TemporaryDirectory() as folder:
-        place = StatePlace(fs.LocalFileSystem(), folder, "models")
-        fs.LocalFileSystem().create_dir(place.runs)
-        early, final = BucketState(), BucketState()
+        early, final = (Bucket(plan, f"{folder}/{name}") for name in ("early", "final"))
         latest = np.array([-(2**62) if each.maker else 2**62 for each in plan.inputs])
         for number, rows in enumerate([*batches, [None] * n]):
             for at, each in enumerate(rows):
@@ -100,11 +98,8 @@ def batches_of(batches, plan, lateness):
                     latest[at] = max(latest[at], micros(each, "ts").max())
             until = 2**62 if number == len(batches) else int(latest.min()) - lateness
             given_ = [each if each is not None and len(each) else None for each in rows]
-            batch = EarlyBatch(plan, place, early, 0, until, version=number)
-            told, early = list(batch.run(given_)), batch.report.after
-            other = BucketBatch(plan, place, final, 0, until)
-            settled, final = list(other.run(given_)), other.report.after
-            yield until, told, settled
+            told = early.run(until, given_, EarlyBatch, version=number)
+            yield until, told, final.run(until, given_)
 
 
 MAKERS = {"fit": FIT, "declared": DECLARED, "door": DOOR}
@@ -230,20 +225,15 @@ def test_t28_what_no_longer_holds_is_taken_back_by_a_tombstone(tmp_path):
     """x > 0 from 5 on says the first row; the second one says -1, and the third, late, says 1."""
     maker = Declared(("k",), "ts", read_equations({"x": "x + v * t", "y": "y"}), 9 * SECOND)
     plan = StreamPlan((StreamInput(maker, SHAPE),), of(where("x > 0")), is_early=True)
-    place, state, told = (
-        StatePlace(fs.LocalFileSystem(), str(tmp_path), "models"),
-        BucketState(),
-        [],
-    )
-    fs.LocalFileSystem().create_dir(place.runs)
+    bucket, told = Bucket(plan, tmp_path), []
     parts = [declared_rows(each) for each in [(0, -5, 1), (6, -1, 0), (2, 1, 0)]]
     for number, (rows, until) in enumerate(zip([*parts, None], [-10, -4, -4, 20], strict=True)):
-        batch, again = (
-            EarlyBatch(plan, place, state, 0, until * SECOND, version=number) for _ in range(2)
-        )
-        found = list(batch.run([rows]))
-        assert list(again.run([rows])) == found, "a batch that runs again says the same"
-        state, report = batch.report.after, batch.report
+        before = bucket.state
+        found = bucket.run(until * SECOND, [rows], EarlyBatch, version=number)
+        bucket.state = before
+        again = bucket.run(until * SECOND, [rows], EarlyBatch, version=number)
+        assert again == found, "a batch that runs again says the same"
+        counts = bucket.report.counts
         said = [row for each in found for row in each.to_pylist()]
         told.append(
             [
@@ -251,9 +241,9 @@ def test_t28_what_no_longer_holds_is_taken_back_by_a_tombstone(tmp_path):
                 for row in said
             ]
         )
-        assert report.n_results == len(said)
-        assert report.n_taken_back == sum(row[TOMB] for row in said)
-        assert report.n_early == len(said) - report.n_taken_back
+        assert counts.n_results == len(said)
+        assert counts.n_taken_back == sum(row[TOMB] for row in said)
+        assert counts.n_early == len(said) - counts.n_taken_back
     assert told == [
         [(False, 5, 9, False)],
         [(False, 5, 6, True), (True, 6, 9, False)],
@@ -262,21 +252,10 @@ def test_t28_what_no_longer_holds_is_taken_back_by_a_tombstone(tmp_path):
     ]
 
 
-def made_of(table, maker):
-    """Return the segments of rows, all at once."""
-    ordered = table.sort_by([("k", "ascending"), ("ts", "ascending")])
-    (made,) = maker.tables(ordered.to_batches())
-    return made
-
-
 def together(tables, makers, node):
     """Return what rows, or segments, of two inputs give at once."""
-    made = [
-        each if maker is None else made_of(each, maker)
-        for each, maker in zip(tables, makers, strict=True)
-    ]
-    whole, _ = unified([keyed(each, SHAPE.layout) for each in made], [], ["k"])
-    return result_table(graph.run(node, whole), "UTC")
+    both = zip(tables, makers, strict=True)
+    return together_at_once([made_of(each, maker) if maker else each for each, maker in both], node)
 
 
 def exact(*tables):

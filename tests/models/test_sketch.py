@@ -17,7 +17,7 @@ from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.bounds import Bound
 from eddyline.models.planning.watching import (
     STATE,
-    Stopwatch,
+    Watching,
     Work,
     bounds_of_results,
     errors_of,
@@ -188,7 +188,7 @@ def _between(area, time):
 
 def test_time_is_that_of_steps_and_the_rest():
     ticks = count()
-    watch = Stopwatch(lambda: next(ticks))
+    watch = Watching(lambda: next(ticks))
     with watch.on("a"):
         pass
     with watch.paused():
@@ -203,7 +203,7 @@ def test_each_step_of_a_batch_has_its_time():
     plan = StreamPlan((StreamInput(FIT, SHAPE),), NODES["macd"])
     ticks = count()
     reports, _ = reported(plan, coded(8, 120, FIT), [50], clock=lambda: next(ticks))
-    whole = sum((each.work for each in reports), Work())
+    whole = sum((each.counts.work for each in reports), Work())
     named = {str(each) for each in graph.parts(plan.node) if not isinstance(each, graph.Input)}
     assert {*whole.ns} == named | {"make segments of x, y", STATE}
     assert whole.n_looked_at >= 3
@@ -237,7 +237,7 @@ def test_bounds_of_results_are_those_that_nothing_changes():
 def test_no_segment_has_an_error_above_its_bound(maker):
     plan = StreamPlan((StreamInput(EVERY[maker], SHAPE),), INPUT)
     reports, _ = reported(plan, coded(3, 120, EVERY[maker]), [20, 70])
-    errors = sum((each.work for each in reports), Work()).errors
+    errors = sum((each.counts.work for each in reports), Work()).errors
     bounds = {"fit": (1.0, 0.5), "declared": (0.0, 0.0), "door": (1.5, math.inf)}[maker]
     assert errors["0 x"] <= bounds[0]
     assert errors["0 y"] <= bounds[1]

@@ -11,19 +11,16 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import fs
 
 from eddyline.models import graph, steps
 from eddyline.models.entities import kept
-from eddyline.models.entities.fronts import Books, KnownFronts
-from eddyline.models.entities.kept import CODE, AppendedRows, EntityRecords
-from eddyline.models.entities.stages import Flow, Looking
+from eddyline.models.entities.fronts import EntityIndex, KnownFronts
+from eddyline.models.entities.kept import CODE, EntityRecords, EntityRows
+from eddyline.models.entities.stages import Context, EntityStage, Flow
 from eddyline.models.segments import keyed
 from eddyline.models.steps import Envelope, Extremum, Integral
-from eddyline.models.streams.bucket import BucketBatch
 from eddyline.models.streams.plan import BucketState, RowCounts, StreamInput, StreamPlan
 from eddyline.models.streams.view import waiting_rows
-from eddyline.state.manifest import StatePlace
 from eddyline.state.rows import FOREVER
 from tests.examples import examples
 from tests.models.batches import (
@@ -36,6 +33,7 @@ from tests.models.batches import (
     SECOND,
     SHAPE,
     TOGETHER,
+    Bucket,
     at_once,
     average,
     check_together,
@@ -102,9 +100,7 @@ def test_any_batches_of_two_streams_give_what_all_rows_give(name, makers, **draw
 
 def written_by_batches(tmp_path, n_idle, node):
     """Return the bytes that 24 batches of 40 entities write beside so many others that wait."""
-    place = StatePlace(fs.LocalFileSystem(), str(tmp_path / str(n_idle)), "models")
-    fs.LocalFileSystem().create_dir(place.runs)
-    plan = StreamPlan((StreamInput(FIT, SHAPE),), node)
+    bucket = Bucket(StreamPlan((StreamInput(FIT, SHAPE),), node), tmp_path / str(n_idle))
 
     def rows(entities, at):
         keys, times = (
@@ -119,16 +115,14 @@ def written_by_batches(tmp_path, n_idle, node):
             }
         )  # fmt: skip
 
-    state, sizes = BucketState(), []
+    sizes = []
     for number in range(28):
         # The others all come first, and none of them is over before the last batch.
         new = np.arange(40) if number else np.arange(n_idle)
         at = 1000 + number // 10 if number else 996
-        batch = BucketBatch(plan, place, state, 0, max(at + 2, 1000) * SECOND)
-        names = {file.name for file in state.files}
-        list(batch.run([rows(new, at)]))
-        state = batch.report.after
-        sizes.append(sum(file.n_bytes for file in state.files if file.name not in names))
+        names = {file.name for file in bucket.state.files}
+        bucket.run(max(at + 2, 1000) * SECOND, [rows(new, at)])
+        sizes.append(sum(file.n_bytes for file in bucket.state.files if file.name not in names))
     return sizes[0], sum(sizes[4:])
 
 
@@ -160,16 +154,15 @@ def test_each_row_that_waits_is_counted_once(seed, n, n_cuts):
     reports, _ = reported(plan, table, cuts)
     n_done = 0
     for report, n_arrived in zip(reports, [*cuts, n, n], strict=True):
-        n_done += report.fit.n_rows + report.fit.n_without
+        n_done += report.counts.total.n_rows + report.counts.total.n_without
         waiting = report.after.counted(0)
         assert n_arrived - n_done == waiting.ahead + waiting.open
     assert reports[-1].after.counted(0) == RowCounts()
 
 
 def test_rows_of_open_runs_and_rows_ahead_of_event_time_are_told_apart(tmp_path):
-    place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "models")
-    fs.LocalFileSystem().create_dir(place.runs)
     plan = StreamPlan((StreamInput(FIT, SHAPE),), INPUT)
+    bucket, states = Bucket(plan, tmp_path), []
     keys, seconds = np.repeat(np.arange(10), 3), np.tile([0, 1, 2], 10)
     rows = pa.table(
         {
@@ -177,15 +170,13 @@ def test_rows_of_open_runs_and_rows_ahead_of_event_time_are_told_apart(tmp_path)
             "x": keys * 1.0, "y": keys * 1.0, CODE: keys,
         }
     )  # fmt: skip
-    state, counts = BucketState(), []
     # Event time passes two of three rows, the third one, and then the gap of six seconds.
     for seconds_passed, arrived in ((2, rows), (3, None), (8, None), (9, None)):
-        batch = BucketBatch(plan, place, state, 0, seconds_passed * SECOND)
-        list(batch.run([arrived]))
-        state = batch.report.after
-        counts.append(state.counted(0))
-    assert counts == [RowCounts(10, 20), RowCounts(0, 30), RowCounts(0, 30), RowCounts()]
-    (waiting,) = waiting_rows(plan, ["s"], [batch.state], 0)
+        bucket.run(seconds_passed * SECOND, [arrived])
+        states.append(bucket.state)
+    counts = [RowCounts(10, 20), RowCounts(0, 30), RowCounts(0, 30), RowCounts()]
+    assert [each.counted(0) for each in states] == counts
+    (waiting,) = waiting_rows(plan, ["s"], [states[2]], 0)
     assert (waiting.n_ahead, waiting.n_open) == (0, 30)
     assert waiting.until == (8 + 6) * SECOND
     assert (waiting.wait_us, waiting.prefix_rows) == (6 * SECOND, 16)
@@ -245,7 +236,7 @@ def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files, given=O
 
     Codes are searched, not read.
     """
-    counts, sizes, state = Counter(), [], BucketState()
+    counts, sizes = Counter(), []
     open_rows, whole = kept.open_rows, kept._whole
 
     def opening(files, folder, file):
@@ -259,40 +250,33 @@ def rows_by_batch(tmp_path, monkeypatch, node, rows, files_of=all_files, given=O
 
     monkeypatch.setattr(kept, "open_rows", opening)
     monkeypatch.setattr(kept, "_whole", taking)
-    place = folder_of(tmp_path)
-    plan = StreamPlan((given,), node)
+    bucket = Bucket(StreamPlan((given,), node), tmp_path)
     for number, table in enumerate(rows):
-        before = {each.name for each in files_of(state)}
+        before = {each.name for each in files_of(bucket.state)}
         counts.clear()
-        batch = BucketBatch(plan, place, state, 0, (10 * number + 6) * SECOND)
-        list(batch.run([table]))
-        state = batch.report.after
-        files = files_of(state)
+        bucket.run((10 * number + 6) * SECOND, [table])
+        files = files_of(bucket.state)
         written = sum(each.n_rows for each in files if each.name not in before)
         kept_rows = sum(each.n_rows for each in files)
         sizes.append((kept_rows, counts["opened"], counts["taken"], written))
     return np.array(sizes)
 
 
-def folder_of(tmp_path):
-    """Return where files are."""
-    place = StatePlace(fs.LocalFileSystem(), str(tmp_path), "models")
-    fs.LocalFileSystem().create_dir(place.runs)
-    return place
-
-
 def test_rows_that_nothing_looks_at_are_hidden_while_their_file_stays(tmp_path):
-    place, ends = folder_of(tmp_path), np.array([10, 20, 12, 30])
-    table = pa.table({CODE: [1, 1, 2, 3], "value": [0, 1, 2, 3]})
-    files = AppendedRows(place, ()).after(table, ends, 0, lambda rows: np.ones(len(rows), bool))
-    rows = AppendedRows(place, files)
+    def ends(rows):
+        return rows.column("end").to_numpy()
+
+    table = pa.table({CODE: [1, 1, 2, 3], "value": [0, 1, 2, 3], "end": [10, 20, 12, 30]})
+    place = Bucket(None, tmp_path).place
+    files = EntityRows(place, (), ends, ends).after(table, 0, lambda rows: rows)
+    rows = EntityRows(place, files, ends, ends)
     assert rows.of(np.array([1, 2]), 5).column("value").to_pylist() == [0, 1, 2]
     assert rows.of(np.array([1, 2]), 12).column("value").to_pylist() == [1]
     assert rows.of(np.array([1, 2]), 20) is None
 
 
 def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
-    place, runs = folder_of(tmp_path), ()
+    place, runs = Bucket(None, tmp_path).place, ()
     for at in range(4):
         codes = np.array([at])
         records = {
@@ -313,15 +297,16 @@ def test_records_go_once_runs_are_merged_behind_their_instant(tmp_path):
 )  # fmt: skip
 def test_segments_that_nothing_looks_back_at_are_not_kept(tmp_path, node, n):
     # Those of a table come before any row does, when no entity is looked at.
-    place, state = folder_of(tmp_path), BucketState()
+    place = Bucket(None, tmp_path).place
     (stage,) = StreamPlan((StreamInput(None, SHAPE),), node).stages
     keys = (CODE, *SHAPE.keys)
     rows = table_of((np.array([0, 0, 1]), np.arange(3) * SECOND, np.ones(3), np.ones(3)), DECLARED)
     (segments,) = replace(DECLARED, keys=keys).tables(coded(rows).to_batches())
     fresh = keyed(segments, replace(SHAPE, keys=keys).layout)
-    looking = Looking(stage, keys, Books(place, 0, 0, (), ()), state, place, "UTC")
-    looking.add([Flow(fresh, KnownFronts(FOREVER))])
-    files = [file for each in looking.files.values() for file in each]
+    before, flows = BucketState(), [Flow(fresh, KnownFronts(FOREVER))]
+    index = EntityIndex(place, 0, 0, before)
+    kept_files, _ = EntityStage(stage, index, before, flows, Context(place, "UTC")).keep()
+    files = [file for each in kept_files.values() for file in each]
     assert sum(each.n_rows for each in files) == n
 
 

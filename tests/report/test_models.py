@@ -11,10 +11,10 @@ from eddyline.estimates.filters import Estimate
 from eddyline.models.fitting.fit import FitReport
 from eddyline.models.planning.choice import JoinView, SideView, StepView
 from eddyline.models.planning.watching import Work
+from eddyline.models.streams.plan import ModelCounts
 from eddyline.models.streams.view import (
     AskedBound,
     Curve,
-    ModelCounts,
     ModelView,
     Picture,
     WaitingRows,
@@ -34,7 +34,7 @@ def view_of(n):
     total = FitReport(100 * n, 10 * n, n_dropped=20 * n, n_broken=n, n_outside=3 * n)
     work = Work({"where x > 3": 3_000_000 * n, "rows and state": 1_000_000 * n}, {"0 x": 0.75},
                 {"z": 0.6}, 2 * n, 4 * n)  # fmt: skip
-    return ModelView("q", "models of s", total, 7, 0, 100, work=work, asked=ASKED)
+    return ModelView("q", "models of s", ModelCounts(total, 7, work=work), 0, 100, asked=ASKED)
 
 
 def history_of(n):
@@ -55,7 +55,7 @@ def test_bounds_and_times_are_tables():
     assert "8 results with an error above what was asked" in text
     assert "75.0 %" in text
     assert {tile.name: tile.value for tile in models.tiles}["rows outside, results beyond"] == 20
-    nothing = replace(view_of(0), work=Work())
+    nothing = replace(view_of(0), counts=ModelCounts())
     assert not [each for each in sections(nothing, History())[0].parts
                 if isinstance(each, Table) and each.rows]  # fmt: skip
 
@@ -106,8 +106,7 @@ def test_figures_are_of_each_batch():
 
 
 def test_counts_are_saved_and_read():
-    view = view_of(2)
-    counts = ModelCounts(view.total, view.n_results, 5, 2, view.work)
+    counts = view_of(2).counts + ModelCounts(n_early=5, n_taken_back=2)
     assert restored({"n_results": 3}, ModelCounts, "models").work == Work()
     assert (
         restored(msgspec.json.decode(msgspec.json.encode(counts)), ModelCounts, "models") == counts

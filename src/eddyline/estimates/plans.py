@@ -41,20 +41,8 @@ class Node:
     of: Sequence[Node] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PlanCost:
-    """What a plan costs for each segment of the stream."""
-
-    cost: Estimate
-
-    @property
-    def risk(self) -> float:
-        """How much more it may cost than it does at best."""
-        return self.cost.high - self.cost.low
-
-
-def cost_of(outputs: Sequence[Node]) -> PlanCost:
-    """Return the cost of all that outputs need, each operator once."""
+def cost_of(outputs: Sequence[Node]) -> Estimate:
+    """Return what all that outputs need costs a segment of the stream, each operator once."""
     rates: dict[int, Floats] = {}
     """The rate that each operator gives: expected, at least, at most."""
     total = np.zeros(3)
@@ -68,7 +56,7 @@ def cost_of(outputs: Sequence[Node]) -> PlanCost:
 
     for each in outputs:
         rate(each)
-    return PlanCost(Estimate(*total.tolist()))
+    return Estimate(*total.tolist())
 
 
 def comes_later(cost: float, passes: float, next_cost: float, next_passes: float) -> bool:

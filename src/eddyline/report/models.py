@@ -93,14 +93,14 @@ def _ways(record: ModelRecord) -> list[tuple[str, str]]:
 
 def sections(view: ModelView, history: History) -> list[Section]:
     """Return for people what was fitted, how near, in what time, and what is kept."""
-    total = view.total
+    total = view.counts.total
     tiles = [
         Tile("rows per segment", total.rows_per_segment, "number"),
         Tile("segments", total.n_segments, "count"),
     ]
     if total.n_dropped:
         tiles.append(Tile("rows dropped", total.n_dropped / total.n_rows, "share"))
-    if n := total.n_outside + view.work.n_beyond:
+    if n := total.n_outside + view.counts.work.n_beyond:
         tiles.append(Tile("rows outside, results beyond", n, "count"))
     facts = Facts(tuple(_facts(view)))
     parts = [
@@ -121,7 +121,7 @@ def sections(view: ModelView, history: History) -> list[Section]:
 
 
 def _facts(view: ModelView) -> list[tuple[str, str]]:
-    total, work = view.total, view.work
+    counts, total, work = view.counts, view.counts.total, view.counts.work
     fitters = ", ".join(f"{name} {count(n)}" for name, n in sorted(total.fitters.items()))
     facts = [
         ("query", view.step),
@@ -132,16 +132,16 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
             f"{total.rows_per_segment:.1f} rows each",
         ),
         ("fitters", fitters or "none was chosen"),
-        ("results", count(view.n_results)),
+        ("results", count(counts.n_results)),
         (
             "kept",
             f"{count(view.n_waiting)} rows waiting, {count(view.n_kept)} segments, "
             f"{size(view.n_bytes)}",
         ),
     ]
-    if view.n_early:
-        early = f"{count(view.n_early)} rows given early, {count(view.n_taken_back)} that take back"
-        facts.append(("early", early))
+    if counts.n_early:
+        n_early, n_taken_back = count(counts.n_early), count(counts.n_taken_back)
+        facts.append(("early", f"{n_early} rows given early, {n_taken_back} that take back"))
     if total.n_dropped:
         facts.append(
             (
@@ -237,7 +237,7 @@ def _bounds(view: ModelView) -> Table:
             clipped(each.name, 40),
             "results" if each.is_of_result else "models",
             each.bound or "none",
-            each.largest(view.work),
+            each.largest(view.counts.work),
         )
         for each in view.asked
     )
@@ -278,14 +278,15 @@ def _told(given: Estimate | None) -> tuple[float | None, float | None, float | N
 
 def _times(view: ModelView) -> list[Part]:
     """Return the time that tasks took by step, the longest first."""
-    ns = view.work.ns
+    work = view.counts.work
+    ns = work.ns
     whole = sum(ns.values())
     rows = tuple(
-        (clipped(name, 60), each, ratio(each, whole), ratio(each, view.total.n_segments))
+        (clipped(name, 60), each, ratio(each, whole), ratio(each, view.counts.total.n_segments))
         for name, each in sorted(ns.items(), key=lambda pair: -pair[1])
     )
     note = (
-        f"Time of tasks by step, {count(view.work.n_looked_at)} looks at an entity: added up over "
+        f"Time of tasks by step, {count(work.n_looked_at)} looks at an entity: added up over "
         "buckets, which run beside each other."
     )
     return [Table(TIMES, rows, note)] if rows else []

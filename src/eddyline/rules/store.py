@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -443,10 +443,6 @@ class RuleStep(OverOne):
     def functions(self) -> Mapping[str, FunctionPredicate]:
         """The Python functions that the rules call, by their names in the rules."""
         return self.rules.functions
-
-    def renamed(self, names: Callable[[str], str]) -> RuleStep:
-        """Return the step over relations of other names."""
-        return replace(self, input=names(self.input), output=names(self.output))
 
     def __str__(self) -> str:
         which = "every row" if self.keep_unmatched else "rows with a match"

@@ -31,7 +31,7 @@ from eddyline.spark.session import deferring_interrupts
 from eddyline.spark.shared.group import Start, start_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -218,7 +218,9 @@ def _define(
 ) -> None:
     """Give the engine the streams, tables and functions of a script that have no problem yet."""
     without = broken(problems)
-    for made in (*script.streams, *script.tables, *script.functions, *script.aggregates):
+    parts: Sequence[CreateStream | CreateTable | CreateFunction | CreateAggregate]
+    parts = (*script.streams, *script.tables, *script.functions, *script.aggregates)
+    for made in parts:
         if made.name not in without:
             with collected(problems, made.name):
                 _add(engine, made)

@@ -6,8 +6,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import OptionError, QueryError
-from eddyline.models.streams.view import ModelRecord
-from tests.spark.models.test_streams import ended, folder, stream_of
+from tests.spark.models.test_streams import folder
+from tests.spark.models.tracks import ended, record_of, stream_of
 
 __all__ = ["folder"]
 SAID = {"x": (-30, 30), "v": (0, 1)}
@@ -22,10 +22,6 @@ def free(df, **more):
 
 def product(segments, **more):
     return segments.select(z="x * v").within({"z": 0.5}, **more)
-
-
-def record_of(run):
-    return next(each for each in run.records[-1].operators if isinstance(each, ModelRecord))
 
 
 def said_by(run):

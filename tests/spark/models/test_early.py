@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
-from eddyline.models.streams.view import ModelRecord
 from eddyline.spark.query import Query
-from tests.spark.parquet_files import schema_of
+from tests.spark.models.tracks import (
+    FIRST_S,
+    SECOND,
+    copied,
+    declared,
+    ended,
+    fitted,
+    record_of,
+    rounded,
+    stream_of,
+    write_files,
+)
 
-SECOND = 1_000_000
 N_FILES = 3
 N_ROWS = 80
 
@@ -29,50 +36,23 @@ def folder(tmp_path_factory):
     n = N_FILES * N_ROWS
     seconds = np.cumsum(rng.choice([0, 1, 2, 30], n, p=[0.3, 0.5, 0.19, 0.01]))
     order = np.argsort(seconds + rng.integers(0, 5, n), kind="stable")
-    times = pa.array(seconds * SECOND + 1_700_000_000 * SECOND).cast(pa.timestamp("us", "UTC"))
+    times = pa.array((seconds + FIRST_S) * SECOND).cast(pa.timestamp("us", "UTC"))
     x = rng.integers(-4, 5, n) / 1.0
     table = pa.table({"ship": rng.integers(0, 3, n), "ts": times, "x": x, "v": np.full(n, 0.25)})
-    for number in range(N_FILES):
-        path = folder / f"{number}.parquet"
-        pq.write_table(table.take(pa.array(order[number * N_ROWS : (number + 1) * N_ROWS])), path)
-        os.utime(path, (1_700_000_000 + number,) * 2)
-    return folder
-
-
-def stream_of(spark, folder):
-    schema = schema_of(folder)
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def fitted(df, **more):
-    return el.models.fit(
-        df, key="ship", time="ts", within={"x": 1.0}, max_gap="20 seconds", degree=1,
-        prefix_rows=16, **more,
-    )  # fmt: skip
-
-
-def declared(df, **more):
-    return el.models.declare(
-        df, key="ship", time="ts", model={"x": "x + v * t"}, horizon="9 seconds", **more
+    return write_files(
+        folder, (table.take(pa.array(each)) for each in order.reshape(N_FILES, N_ROWS))
     )
 
 
 EARLY = {"results": "early", "lateness": "5 seconds", "name": "tracks"}
 ASKED = {
     "segments": (fitted, lambda s: s.query(), lambda s: s.to_df()),
-    "changes": (
-        declared,
-        lambda s: s.where("x > 0").changes(),
-        lambda s: s.where("x > 0").changes(),
-    ),
+    "changes": (declared, *[lambda s: s.where("x > 0").changes()] * 2),
 }
 
 
 def shown(rows):
-    return sorted(
-        repr(tuple(round(each, 6) if isinstance(each, float) else each for each in row))
-        for row in rows
-    )
+    return sorted(repr(rounded(row)) for row in rows)
 
 
 @pytest.mark.large
@@ -82,15 +62,9 @@ def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_r
 ):
     make, live, batch = ASKED[name]
     seen, out = tmp_path / "seen", str(tmp_path / "out")
-    seen.mkdir()
     for number in range(N_FILES):
-        part = seen / f"{number}.parquet"
-        part.write_bytes((folder / f"{number}.parquet").read_bytes())
-        query = live(make(stream_of(spark, seen), **EARLY))
-        run = query.start(
-            "parquet", path=out, checkpoint=str(tmp_path / "checkpoint"), trigger="available_now"
-        )
-        run.await_termination()
+        copied(folder, seen, [number])
+        run = ended(live(make(stream_of(spark, seen), **EARLY)), tmp_path)
         rows = spark.read.parquet(out)
         found = el.models.latest(rows)
         wanted = batch(make(spark.read.parquet(str(seen))))
@@ -100,7 +74,7 @@ def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_r
     assert {each.version for each in told} == {0, 1, 2}
     assert {each.validated for each in told} == {True, False}
     assert "given early" in run.explain()
-    record = next(each for each in run.records[-1].operators if isinstance(each, ModelRecord))
+    record = record_of(run)
     assert record.n_taken_back == rows.where("tomb").count()
     assert record.n_early >= rows.where("NOT validated AND NOT tomb").count() > 0
     if name == "segments":

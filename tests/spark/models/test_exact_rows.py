@@ -120,7 +120,7 @@ def test_an_attribute_moves_from_value_to_value(spark):
         "IF(id % 2 = 1, -3D * id, NULL) AS y FROM range(21)"
     )
     segments = el.models.fit(df, time="ts", within={"x": 0.5, "y": 0.5})
-    (source,) = segments._graph.sources.values()
+    (source,) = segments._graph.sources
     found = ranges_of(source)
     assert found["x"][:2] == (0.0, 20.0)
     assert found["x"].pace == 1.0

@@ -18,12 +18,10 @@ from eddyline.lane.choice import FILES
 from eddyline.spark import bucketed
 from eddyline.spark.models import files as lane_of_models
 from tests.spark.joins.join_streams import commit_fails_once, n_jobs, run_to_end, told
-from tests.spark.models.test_streams import stream_of
+from tests.spark.models.tracks import FIRST_S, SECOND, stream_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-SECOND = 1_000_000
-FIRST_S = 1_700_000_000
 N_FILES = 3
 
 FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.solving import earth
 from tests.oracles.geodesics import vincenty
-from tests.spark.models.test_streams import ended, stream_of
+from tests.spark.models.tracks import SECOND, ended, stream_of, write_files
 
-SECOND, N_SHIPS, N_ROWS, EVERY = 1_000_000, 8, 60, 20
+N_SHIPS, N_ROWS, EVERY = 8, 60, 20
 BOUND = 10.0
 FAR = 99
 """A ship whose only row is far behind: it ends all models."""
@@ -53,11 +50,7 @@ def rows():
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fleet")
     table = rows().sort_by("ts")
-    for number in range(2):
-        path = folder / f"{number}.parquet"
-        pq.write_table(table.slice(number * 250, 250), path)
-        os.utime(path, (1_700_000_000 + number,) * 2)
-    return folder
+    return write_files(folder, (table.slice(number * 250, 250) for number in range(2)))
 
 
 def fitted(df, **more):

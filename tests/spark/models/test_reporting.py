@@ -8,7 +8,8 @@ import re
 import pytest
 
 from eddyline.errors import NotSupportedError, OptionError
-from tests.spark.models.test_streams import declared, ended, fitted, folder, stream_of
+from tests.spark.models.test_streams import folder
+from tests.spark.models.tracks import declared, ended, fitted, stream_of
 
 __all__ = ["folder"]
 

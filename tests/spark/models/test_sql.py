@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import os
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +14,18 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.spark.script import run_script
 from tests.examples import examples
-from tests.spark.models.test_streams import copied
-from tests.spark.parquet_files import schema_of
+from tests.spark.models import tracks
+from tests.spark.models.tracks import (
+    FIRST_S,
+    SECOND,
+    copied,
+    declared,
+    ended,
+    fitted,
+    stream_of,
+    write_files,
+)
 
-SECOND = 1_000_000
 N_FILES = 4
 
 SHIPS = "s MODEL x = x + v * t HORIZON 9 SECONDS BY ship AT ts"
@@ -47,7 +53,7 @@ def folder(tmp_path_factory):
     seconds = np.append(seconds, seconds[-1] + 10_000)
     ships = np.append(rng.integers(0, 5, 600), 99)
     names = pa.array([None if each == 4 else int(each) for each in ships], pa.int64())
-    times = pa.array(seconds * SECOND + 1_700_000_000 * SECOND).cast(pa.timestamp("us", "UTC"))
+    times = pa.array((seconds + FIRST_S) * SECOND).cast(pa.timestamp("us", "UTC"))
     table = pa.table(
         {
             "ship": names,
@@ -57,11 +63,7 @@ def folder(tmp_path_factory):
             "flag": np.where(ships % 2 == 0, "even", "odd"),
         }
     )
-    for number in range(N_FILES):
-        path = folder / f"{number}.parquet"
-        pq.write_table(table.slice(number * 150, 150 + number // 3), path)
-        os.utime(path, (1_700_000_000 + number,) * 2)  # in this order Spark reads them
-    return folder
+    return write_files(folder, (table.slice(150 * n, 150 + n // 3) for n in range(N_FILES)))
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +106,7 @@ def bag(query):
 
 def rounded(rows):
     """Return rows in an order, numbers rounded."""
-    return sorted(
-        (tuple(round(v, 6) if isinstance(v, float) else v for v in row) for row in rows), key=repr
-    )
+    return sorted(map(tracks.rounded, rows), key=repr)
 
 
 def seconds(instant):
@@ -120,11 +120,8 @@ def test_t3_a_threshold_holds_until_the_model_ends(engine):
     engine.table("one", engine.tables["A"].selectExpr("ts", "130 AS x"), replace=True)
     ask = "SELECT price FROM one MODEL price = x - 2 t HORIZON 10 SECONDS AT ts WHERE price < 125"
     (row,) = engine.query(f"{ask} CHANGES").to_df().collect()
-    assert (seconds(row.since), seconds(row.until), row.price) == (
-        2.500001,
-        10,
-        pytest.approx(125, abs=1e-5),
-    )
+    assert (seconds(row.since), seconds(row.until)) == (2.500001, 10)
+    assert row.price == pytest.approx(125, abs=1e-5)
     rows = engine.query(f"{ask} SAMPLE EVERY 1 SECOND").to_df().collect()
     assert sorted((seconds(each.time), each.price) for each in rows) == [
         (t, 130 - 2 * t) for t in range(3, 10)
@@ -243,19 +240,6 @@ def test_pairs_are_near_when_brute_force_says_so(engine, df):
 # -- the face -----------------------------------------------------------------------------------
 
 
-def fitted(df, condition="true"):
-    return el.models.fit(
-        df.where(condition), key="ship", time="ts", within={"x": 1.0}, max_gap="20 seconds",
-        degree=1, prefix_rows=16,
-    )  # fmt: skip
-
-
-def declared(df, condition="true"):
-    return el.models.declare(
-        df.where(condition), key="ship", time="ts", model={"x": "x + v * t"}, horizon="9 seconds"
-    )
-
-
 conditions = st.sampled_from(["x > {}", "NOT x BETWEEN -1 AND {}", "pow(x, 2) <= {} OR d(x) > 0"])
 rows = st.sampled_from(["true", "flag = 'odd'", "ship <> 3", "v > 0 AND flag = 'even'"])
 outputs = st.sampled_from(["sample", "changes", "segments", "avg", "min", "join"])
@@ -275,7 +259,8 @@ def test_a_query_gives_what_the_face_gives(
     engine, df, kind, condition, value, of_rows, output, width, every
 ):
     condition = condition.format(value)
-    segments = (fitted if kind is FITTED else declared)(df, of_rows)
+    made = fitted if kind is FITTED else declared
+    segments = made(df.where(of_rows))
     where = f"WHERE {of_rows} AND ({condition})"
     if output in {"avg", "min"}:
         window = f"[RANGE {width} SECONDS SLIDE {every} SECONDS]"
@@ -291,7 +276,7 @@ def test_a_query_gives_what_the_face_gives(
             f"SELECT a.ship, a.m - b.m AS far FROM {fast} a JOIN {slow} b ON a.ship = b.ship AND "
             f"a.m > b.m SAMPLE EVERY {every} SECONDS"
         )
-        known = (fitted if kind is FITTED else declared)(df, f"{of_rows} AND ship IS NOT NULL")
+        known = made(df.where(f"{of_rows} AND ship IS NOT NULL"))
         one, other = (known.avg("x", window=f"{each} seconds") for each in (every, width))
         both = one.join(other, "a.x > b.x", names=("a", "b"))
         wanted = both.select(far="a_x - b_x").sample(f"{every} seconds")
@@ -331,7 +316,7 @@ def test_segments_that_are_kept_are_asked_again(engine, spark, df, tmp_path):
     query.to_df().write.parquet(str(tmp_path / "kept"))
     engine.table("kept", spark.read.parquet(str(tmp_path / "kept")), replace=True)
     found = engine.query("SELECT ship, x FROM kept MODEL SEGMENTS WHERE x > 2 AND ship > 0 CHANGES")
-    assert bag(found) == bag(fitted(df, "ship IN (1, 2)").where("x > 2").changes())
+    assert bag(found) == bag(fitted(df.where("ship IN (1, 2)")).where("x > 2").changes())
 
 
 # -- composition --------------------------------------------------------------------------------
@@ -346,9 +331,8 @@ def test_results_are_streams_of_other_queries(engine, df):
 
 
 def test_models_of_the_results_of_a_filter(engine, spark, folder):
-    stream = spark.readStream.schema(schema_of(folder))
     engine = el.Engine(spark)
-    engine.stream("rows", stream.parquet(str(folder)), time="ts", lateness="1 second")
+    engine.stream("rows", stream_of(spark, folder), time="ts", lateness="1 second")
     engine.stream("odd", engine.query("SELECT ship, ts, x FROM rows WHERE flag = 'odd'"))
     query = engine.query("SELECT ship, x FROM odd MODEL x = x HORIZON 2 SECONDS BY ship CHANGES")
     said = [line.strip("└─ ") for line in query.explain().splitlines()[1:]]
@@ -404,11 +388,9 @@ ASKED = {
 }
 
 
-def streamed(spark, folder, files, lateness="1 second"):
-    schema = schema_of(folder)
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
+def streamed(spark, folder, files):
     engine = el.Engine(spark)
-    engine.stream("s", stream.parquet(str(folder)), time="ts", lateness=lateness)
+    engine.stream("s", stream_of(spark, folder, files), time="ts", lateness="1 second")
     return engine
 
 
@@ -429,11 +411,8 @@ def test_a_stream_gives_what_a_table_gives_and_goes_on_from_its_checkpoint(
     wanted = without_end(engine.query(text).to_df().collect())
     for numbers in ((0, 1), (2, 3)):
         copied(folder, tmp_path / "seen", numbers)
-        live = streamed(spark, tmp_path / "seen", 2).query(text, name="live")
-        out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
-        run = live.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
-        run.await_termination()
-    assert without_end(spark.read.parquet(out).collect()) == wanted
+        run = ended(streamed(spark, tmp_path / "seen", 2).query(text, name="live"), tmp_path)
+    assert without_end(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted
     assert len(wanted) > 4
     assert "segments" in run.explain()
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from shutil import copy2
-
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, PlanError
-from eddyline.models.streams.view import ModelRecord
-from tests.spark.parquet_files import schema_of
+from tests.spark.models.tracks import (
+    FIRST_S,
+    SECOND,
+    copied,
+    declared,
+    ended,
+    fitted,
+    record_of,
+    rounded,
+    stream_of,
+    write_files,
+)
 
-SECOND = 1_000_000
 N_FILES = 4
 
 
@@ -28,45 +33,9 @@ def folder(tmp_path_factory):
     seconds = np.append(seconds, seconds[-1] + 10_000)
     ships = np.append(rng.integers(0, 5, 600), 99)
     x = np.cumsum(rng.integers(-2, 3, 601)) / 2
-    times = pa.array(seconds * SECOND + 1_700_000_000 * SECOND).cast(pa.timestamp("us", "UTC"))
+    times = pa.array((seconds + FIRST_S) * SECOND).cast(pa.timestamp("us", "UTC"))
     table = pa.table({"ship": ships, "ts": times, "x": x, "v": np.full(601, 0.25)})
-    for number in range(N_FILES):
-        part = table.slice(number * 150, 150 if number < N_FILES - 1 else 151)
-        path = folder / f"{number}.parquet"
-        pq.write_table(part, path)
-        os.utime(path, (1_700_000_000 + number,) * 2)  # in this order Spark reads them
-    return folder
-
-
-def stream_of(spark, folder, files):
-    schema = schema_of(folder)
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", files).parquet(str(folder))
-
-
-def ended(query, folder):
-    """Return a run over all that is there, with its sink and checkpoint in a folder."""
-    run = query.start(
-        "parquet",
-        path=str(folder / "out"),
-        checkpoint=str(folder / "checkpoint"),
-        trigger="available_now",
-    )
-    run.await_termination()
-    return run
-
-
-def fitted(df, **more):
-    within = {"x": 1.0}
-    return el.models.fit(
-        df, key="ship", time="ts", within=within, max_gap="20 seconds", degree=1, prefix_rows=16,
-        **more,
-    )  # fmt: skip
-
-
-def declared(df, **more):
-    return el.models.declare(
-        df, key="ship", time="ts", model={"x": "x + v * t"}, horizon="9 seconds", **more
-    )
+    return write_files(folder, (table.slice(150 * n, 150 + n // 3) for n in range(N_FILES)))
 
 
 def dropping(df, **more):
@@ -94,18 +63,7 @@ ASKED = {
 
 def shown(rows):
     """Return rows but those of the ship that ends all models, numbers rounded."""
-    return sorted(
-        tuple(round(each, 6) if isinstance(each, float) else each for each in row)
-        for row in rows
-        if row.ship != 99
-    )
-
-
-def copied(folder, other, numbers):
-    """Copy files of a folder, with their times, to one that a stream reads."""
-    other.mkdir(exist_ok=True)
-    for number in numbers:
-        copy2(folder / f"{number}.parquet", other)
+    return sorted(rounded(row) for row in rows if row.ship != 99)
 
 
 @pytest.mark.large
@@ -151,7 +109,7 @@ def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_p
     text = run.explain()
     assert "rows dropped with x within 0.5" in text
     assert "x within 0.5; inputs: x within 0.5" in text
-    record = next(each for each in run.records[-1].operators if isinstance(each, ModelRecord))
+    record = record_of(run)
     assert record.n_dropped + record.n_segments == record.n_rows
     assert record.n_dropped > 50
     assert record.n_segments == dropping(spark.read.parquet(str(folder))).to_df().count() - 1
@@ -161,13 +119,7 @@ def test_rows_that_a_model_predicts_are_dropped_and_counted(spark, folder, tmp_p
 @pytest.mark.large
 def test_segments_of_a_stream_are_a_query(spark, folder, tmp_path):
     segments = fitted(stream_of(spark, folder, 2), name="tracks")
-    run = segments.query().start(
-        "parquet",
-        path=str(tmp_path / "out"),
-        checkpoint=str(tmp_path / "checkpoint"),
-        trigger="available_now",
-    )
-    run.await_termination()
+    ended(segments.query(), tmp_path)
     kept = el.models.read(spark.read.parquet(str(tmp_path / "out"))).to_df().where("ship <> 99")
     wanted = fitted(spark.read.parquet(str(folder))).to_df().where("ship <> 99")
     assert kept.exceptAll(wanted).isEmpty()
@@ -213,15 +165,8 @@ def test_pairs_of_a_stream_are_those_of_a_batch(spark, folder, tmp_path, name):
     ended(made, tmp_path)
     wanted = ACROSS[name](fitted(spark.read.parquet(str(folder)))).collect()
     found = spark.read.parquet(str(tmp_path / "out")).collect()
-    assert pairs_in(found) == pairs_in(wanted)
+    assert sorted(map(rounded, found)) == sorted(map(rounded, wanted))  # none is of ship 99
     assert len(wanted) > 5
-
-
-def pairs_in(rows):
-    """Return rows of pairs with numbers rounded; the ship that ends all models is never in one."""
-    return sorted(
-        tuple(round(each, 6) if isinstance(each, float) else each for each in row) for row in rows
-    )
 
 
 @pytest.mark.parametrize(
@@ -288,9 +233,6 @@ def test_two_streams_and_a_table_are_joined_as_in_a_batch(spark, folder, tmp_pat
         fitted(stream_of(spark, folder, 3), name="fast"),
         declared(slow, name="slow", lateness="3 seconds"),
     )
-    out = str(tmp_path / "out")
-    checkpoint = str(tmp_path / "checkpoint")
-    run = query.start("parquet", path=out, checkpoint=checkpoint, trigger="available_now")
-    run.await_termination()
+    ended(query, tmp_path)
     assert query.streams == ("fast", "slow")
-    assert shown(spark.read.parquet(out).collect()) == wanted
+    assert shown(spark.read.parquet(str(tmp_path / "out")).collect()) == wanted

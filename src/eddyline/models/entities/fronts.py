@@ -20,17 +20,18 @@ these are final a width before the front of their entity, or as far as is known 
 Fronts never go back. No final segment of rows ends behind the front of its entity; a result of a
 stage may.
 
-``Books`` has what a bucket knows of its entities, and which of them it has to look at although no
-row of them has come. ``OpenRuns`` has the rows of open runs, which come again with each batch that
-concerns their entity. A run is fitted from the first row on that is in no final segment. Each batch
-appends the new rows to files. A record of the entity has the first and the last row: where the run
-is held, and until when no gap has ended it.
+``EntityIndex`` has what a bucket knows of its entities, and which of them it has to look at
+although no row of them has come. ``OpenRuns`` has the rows of open runs, which come again with each
+batch that concerns their entity. A run is fitted from the first row on that is in no final segment.
+Each batch appends the new rows to files. A record of the entity has the first and the last row:
+where the run is held, and until when no gap has ended it.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +39,9 @@ import pyarrow as pa
 from eddyline.data.arrays import distinct
 from eddyline.models import graph, timeline
 from eddyline.models.entities.kept import (
-    AT,
     CODE,
-    AppendedRows,
     EntityRecords,
+    EntityRows,
     codes_of,
     instants_of,
 )
@@ -56,35 +56,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Ints, Mask
-    from eddyline.models.entities.kept import EntityRun
+    from eddyline.models.entities.kept import EntityRuns, Files
     from eddyline.models.segments import Segments
     from eddyline.models.steps import DifferentEntities, Rows
+    from eddyline.models.streams.plan import StageState
     from eddyline.state.manifest import StatePlace
-    from eddyline.state.run_files import RunFile
-
-    Files = tuple[RunFile, ...]
 
 
-class Fronts(Protocol):
+class Fronts(ABC):
     """Before which instant all segments of each entity are there (µs)."""
 
     @property
+    @abstractmethod
     def least(self) -> int:
         """No front is before that."""
 
+    @abstractmethod
     def of(self, names: pa.Table) -> Ints:
-        """Return those of some entities, ``[n]``."""
+        """Return the fronts of some entities, ``[n]``; of several that share keys the least."""
 
     @property
     def by_keys(self) -> Fronts:
-        """The same of entities that have other codes."""
+        """The same fronts of entities that have other codes."""
+        return self
 
+    @abstractmethod
     def known(self) -> KnownFronts:
         """Return all of them, or instants that none of them is before."""
 
 
 @dataclass(frozen=True)
-class KnownFronts:
+class KnownFronts(Fronts):
     """Fronts of which the exceptions are listed."""
 
     default: int
@@ -102,7 +104,7 @@ class KnownFronts:
         return self.default if self.at is None else int(self.at.min(initial=self.default))
 
     def of(self, names: pa.Table) -> Ints:
-        """Return those of some entities; of several that share keys the least counts."""
+        """Return the fronts of some entities."""
         found = np.full(len(names), self.default)
         if self.names is None or self.at is None or not len(self.at) or not len(names):
             return found
@@ -111,11 +113,6 @@ class KnownFronts:
         np.minimum.at(first, listed, self.at)
         least: Ints = np.minimum(found, first[mine])
         return least
-
-    @property
-    def by_keys(self) -> KnownFronts:
-        """The same."""
-        return self
 
     def known(self) -> KnownFronts:
         """Return them."""
@@ -126,7 +123,7 @@ class KnownFronts:
         return replace(self, keys=tuple(keys))
 
 
-class RowFronts:
+class RowFronts(Fronts):
     """Fronts of entities whose rows become segments: open runs hold them.
 
     Args:
@@ -145,7 +142,7 @@ class RowFronts:
         until: int,
         keys: tuple[str, ...],
         codes: Ints,
-        held: tuple[pa.Table, Ints | None] | None,
+        held: tuple[pa.Table, Ints] | None,
         before: EntityRecords,
         kind: str,
         wait: int,
@@ -158,18 +155,17 @@ class RowFronts:
         """No front is before that."""
         before = self._before.first_of(self._kind, self._until - self._wait)
         first = min(self._until, before)
-        own = None if self._held is None else self._held[1]
-        return first if own is None else int(own.min(initial=first))
+        return first if self._held is None else int(self._held[1].min(initial=first))
 
     def of(self, names: pa.Table) -> Ints:
-        """Return those of some entities."""
+        """Return the fronts of some entities."""
         others = np.setdiff1d(codes_of(names), self._codes)
         kept = self._before.of(others, [self._kind]).get(self._kind) if others.size else None
         return self._listed(kept).of(names)
 
     @property
     def by_keys(self) -> KnownFronts:
-        """The same of entities that have other codes."""
+        """The same fronts of entities that have other codes."""
         return self.known()
 
     def known(self) -> KnownFronts:
@@ -181,85 +177,57 @@ class RowFronts:
 
     def _listed(self, kept: pa.Table | None) -> KnownFronts:
         """Return the fronts of entities that were looked at, and of those with some records."""
-        tables, instants = [], []
-        if self._held is not None and self._held[1] is not None:
-            tables.append(self._held[0].select(list(self._keys)))
-            instants.append(self._held[1])
+        parts = [] if self._held is None else [self._held]
         if kept is not None and len(kept):
-            tables.append(kept.select(list(self._keys)))
-            instants.append(kept.column(AT).to_numpy())
-        if not tables:
+            parts.append((kept, instants_of(kept)))
+        if not parts:
             return KnownFronts(self._until, self._keys)
-        return KnownFronts(
-            self._until, self._keys, pa.concat_tables(tables), np.concatenate(instants)
-        )
+        names = pa.concat_tables(table.select(list(self._keys)) for table, _ in parts)
+        instants = np.concatenate([instants for _, instants in parts])
+        return KnownFronts(self._until, self._keys, names, instants)
 
 
 @dataclass(frozen=True)
-class LeastFronts:
-    """Fronts of what needs several inputs: the least of theirs."""
+class StageFronts(Fronts):
+    """Fronts of the results of a stage: the least of its inputs, and a lag before that."""
 
     inputs: tuple[Fronts, ...]
+    lag: int = 0
+    """How long before the front of inputs a result may begin that is not over there (µs)."""
 
     @property
     def least(self) -> int:
         """No front is before that."""
-        return min(each.least for each in self.inputs)
+        return timeline.earlier(min(each.least for each in self.inputs), self.lag)
 
     def of(self, names: pa.Table) -> Ints:
-        """Return those of some entities."""
+        """Return the fronts of some entities."""
         found: Ints = np.min([each.of(names) for each in self.inputs], axis=0)
-        return found
+        return timeline.earlier(found, self.lag)
 
     @property
-    def by_keys(self) -> LeastFronts:
-        """The same of entities that have other codes."""
-        return LeastFronts(tuple(each.by_keys for each in self.inputs))
+    def by_keys(self) -> StageFronts:
+        """The same fronts of entities that have other codes."""
+        return StageFronts(tuple(each.by_keys for each in self.inputs), self.lag)
 
     def known(self) -> KnownFronts:
         """Return all of them."""
         every = [each.known() for each in self.inputs]
-        default, keys = min(each.default for each in every), every[0].keys
+        keys = every[0].keys
         if not keys:  # all are one, and a table without columns has no rows
-            return KnownFronts(min(each.least for each in every))
+            return KnownFronts(self.least)
         names = [each.names.select(list(keys)) for each in every if each.names is not None]
         at = [each.at for each in every if each.at is not None]
-        if not names:
-            return KnownFronts(default, keys)
-        return KnownFronts(default, keys, pa.concat_tables(names), np.concatenate(at))
+        return KnownFronts(
+            timeline.earlier(min(each.default for each in every), self.lag),
+            keys,
+            pa.concat_tables(names) if names else None,
+            timeline.earlier(np.concatenate(at), self.lag) if at else None,
+        )
 
 
 @dataclass(frozen=True)
-class EarlierFronts:
-    """Fronts of results that may not be over yet so long before those of what they are made of."""
-
-    inputs: Fronts
-    lag: int
-    """How long before (µs)."""
-
-    @property
-    def least(self) -> int:
-        """No front is before that."""
-        return timeline.earlier(self.inputs.least, self.lag)
-
-    def of(self, names: pa.Table) -> Ints:
-        """Return those of some entities."""
-        return timeline.earlier(self.inputs.of(names), self.lag)
-
-    @property
-    def by_keys(self) -> EarlierFronts:
-        """The same of entities that have other codes."""
-        return replace(self, inputs=self.inputs.by_keys)
-
-    def known(self) -> KnownFronts:
-        """Return all of them."""
-        known = self.inputs.known()
-        at = None if known.at is None else timeline.earlier(known.at, self.lag)
-        return replace(known, default=timeline.earlier(known.default, self.lag), at=at)
-
-
-@dataclass(frozen=True)
-class PairFronts:
+class PairFronts(Fronts):
     """Fronts of pairs: the lesser one of both entities."""
 
     step: DifferentEntities
@@ -271,7 +239,7 @@ class PairFronts:
         return min(each.least for each in self.sides)
 
     def of(self, names: pa.Table) -> Ints:
-        """Return those of some pairs."""
+        """Return the fronts of some pairs."""
         found = []
         for name, side in zip(self.step.names, self.sides, strict=True):
             if side.names is None:
@@ -281,11 +249,6 @@ class PairFronts:
             found.append(side.of(own.rename_columns(list(side.keys))))
         least: Ints = np.minimum(*found)
         return least
-
-    @property
-    def by_keys(self) -> PairFronts:
-        """The same."""
-        return self
 
     def known(self) -> KnownFronts:
         """Return one instant for all: a pair may be of any two entities."""
@@ -388,51 +351,43 @@ def whole_until(segments: Segments, front: Ints) -> Ints:
 # -- the entities of a bucket ---------------------------------------------------------------------
 
 
-HELD = "held"
-"""How kinds of records begin that are rows in no segment yet; the number of an input follows."""
+HELD, GIVEN = "held", "told"
+"""Kinds of records: rows in no segment yet, with the number of their input behind; and until when
+results were given."""
 
 
-class Books:
+class EntityIndex:
     """The records of entities in one batch.
 
     Args:
         place: where files are.
         since: the instant before which the batches before have looked at everything (µs).
         until: the same of this one.
-        wakes: when which entities are looked at.
-        entities: what is known of entities.
+        before: the state before the batch.
     """
 
-    def __init__(
-        self,
-        place: StatePlace,
-        since: int,
-        until: int,
-        wakes: Files,
-        entities: tuple[EntityRun, ...],
-    ) -> None:
+    def __init__(self, place: StatePlace, since: int, until: int, before: StageState) -> None:
         self.until = until
-        self.records = EntityRecords(place, entities)
+        self.records = EntityRecords(place, before.entities)
         """As the batches before left them."""
         self.codes: Ints = np.zeros(0, np.int64)
         """Of the entities that the batch looks at."""
         self.kept: dict[str, pa.Table] = {}
         """Their records by kind."""
-        self.after: dict[str, tuple[pa.Table, Ints | None]] = {}
+        self.after: dict[str, tuple[pa.Table, Ints]] = {}
         """Their records from now on, and an instant of each; see ``EntityRecords.after``."""
         self._again: list[tuple[Ints, Ints]] = []
-        self._wakes = HeldRows(place.files, place.runs, wakes, since)
+        self._wakes = HeldRows(place.files, place.runs, before.wakes, since)
 
     @property
     def woken(self) -> list[Ints]:
         """The codes of the entities whose time has come."""
         return [codes_of(each.payload) for each in self._wakes.before(self.until)]
 
-    def open(self, codes: list[Ints]) -> Ints:
-        """Look up entities; return their codes, sorted, each once."""
+    def open(self, codes: list[Ints]) -> None:
+        """Look up the entities of some codes."""
         self.codes = distinct(np.concatenate(codes)) if codes else self.codes
         self.kept = self.records.given(self.codes)
-        return self.codes
 
     def has_held(self, names: pa.Table) -> Mask:
         """Return which entities have rows that are in no segment yet."""
@@ -444,23 +399,18 @@ class Books:
         """Look at entities once time has passed an instant of each (µs)."""
         self._again.append((codes_of(names), np.maximum(at, self.until)))
 
-    def close(
-        self, waits: Mapping[str, int], lows: Mapping[str, int]
-    ) -> tuple[Files, tuple[EntityRun, ...]]:
+    def close(self, waits: Mapping[str, int], low: int) -> tuple[Files, EntityRuns]:
         """Return the files of wakes and of records after the batch.
 
         Args:
             waits: how long after their instant records concern their entity again (µs), by kind:
                 when a gap or a horizon is over, or a range.
-            lows: at or before which instant records are not needed any more (µs), by kind.
+            low: at or before which instant results were given that nothing looks at any more (µs).
         """
-        return self._wakes_after(waits), self.records.after(self.codes, self.after, lows)
-
-    def _wakes_after(self, waits: Mapping[str, int]) -> Files:
         parts = self._again
-        for kind, (table, instants) in self.after.items():
-            wait = waits.get(kind)
-            if wait is not None and len(table) and instants is not None:
+        for kind, wait in waits.items():
+            if kind in self.after:
+                table, instants = self.after[kind]
                 at = np.full(len(self.codes), NEVER)
                 places = np.searchsorted(self.codes, codes_of(table))
                 np.maximum.at(at, places, instants + wait)
@@ -469,7 +419,8 @@ class Books:
         if parts:
             who, when = (np.concatenate(each) for each in zip(*parts, strict=True))
             new = Kept({}, when, when, pa.table({CODE: pa.array(who)}))
-        return self._wakes.after(self.until, new)
+        records = self.records.after(self.codes, self.after, {GIVEN: low})
+        return self._wakes.after(self.until, new), records
 
 
 # -- rows of open runs ----------------------------------------------------------------------------
@@ -490,7 +441,8 @@ class OpenRuns:
     """
 
     def __init__(self, place: StatePlace, files: Files, keys: Sequence[str], time: str) -> None:
-        self._place, self._keys, self._time = place, keys, time
+        self._keys, self._time = keys, time
+        self._rows = EntityRows(place, files, self._times, self._times)
         self.files = files
         """From ``keep`` on those after the batch."""
         self.held: pa.Table | None = None
@@ -501,25 +453,21 @@ class OpenRuns:
 
         Args:
             record: the first one and the last one of each.
-
-        Raises:
-            OSError: they cannot be read.
         """
-        codes = distinct(codes_of(record))
-        rows = AppendedRows(self._place, self.files).of(codes, NEVER)
+        rows = self._rows.of(distinct(codes_of(record)))
         assert rows is not None  # those of the record, for a start
         listed, ids = ids_together([record, rows], self._keys)
         first = np.full(int(max(listed.max(), ids.max())) + 1, FOREVER)
-        np.minimum.at(first, listed, micros_of(record.column(self._time)))
-        return rows.filter(pa.array(micros_of(rows.column(self._time)) >= first[ids]))
+        np.minimum.at(first, listed, self._times(record))
+        return rows.filter(pa.array(self._times(rows) >= first[ids]))
 
     @staticmethod
     def marked(before: pa.Table | None, due: pa.Table | None) -> pa.Table:
         """Return rows that were held and those that have come, as what they are."""
-        given = [(each, at == 1) for at, each in enumerate((before, due)) if each is not None]
-        marks = [pa.array(np.full(len(each), is_new)) for each, is_new in given]
         return pa.concat_tables(
-            each.append_column(_IS_NEW, mark) for (each, _), mark in zip(given, marks, strict=True)
+            each.append_column(_IS_NEW, pa.array(np.full(len(each), is_new)))
+            for each, is_new in ((before, False), (due, True))
+            if each is not None
         )
 
     def taken(self, held: pa.Table) -> pa.Table:
@@ -539,18 +487,14 @@ class OpenRuns:
 
         Args:
             fronts: from which instant on rows of each entity are held.
-
-        Raises:
-            OSError: they cannot be read or written.
         """
         assert self.held is not None
+
+        def needed(rows: pa.Table) -> pa.Table:
+            return rows.filter(pa.array(self._times(rows) >= fronts.of(rows)))
+
         new = self.held.filter(pa.array(self._is_new))
+        self.files = self._rows.after(new, fronts.least - 1, needed)
 
-        def is_needed(rows: pa.Table) -> Mask:
-            found: Mask = instants_of(rows) >= fronts.of(rows)
-            return found
-
-        self.files = AppendedRows(self._place, self.files).after(
-            new if len(new) else None, micros_of(new.column(self._time)), fronts.least - 1,
-            is_needed,
-        )  # fmt: skip
+    def _times(self, rows: pa.Table) -> Ints:
+        return micros_of(rows.column(self._time))

@@ -1,9 +1,12 @@
 """What a bucket keeps of its entities between batches, in files that are never written again.
 
 Every batch appends a run with the records of the entities that it has looked at, sorted by the
-codes of these; the newest run that has a code has all that is known of it. Runs are merged when
-the newer ones have become as large as the one before them, so a record is written again as often
-as the number of records doubles, and a batch costs what it changes.
+codes of these; the newest run that has a code has all that is known of it. Rows of entities are in
+files of their own (``EntityRows``). Runs are merged when the newer ones have become as large as the
+one before them, so a record is written again as often as the number of records doubles, and a batch
+costs what it changes.
+
+Whatever reads or writes raises OSError if files cannot be read or written.
 """
 
 from __future__ import annotations
@@ -18,14 +21,14 @@ from msgspec import field as struct_field
 
 from eddyline.data.arrays import distinct
 from eddyline.models import timeline
-from eddyline.models.segments import ends_of, micros_of
-from eddyline.state.rows import FOREVER, Rows
+from eddyline.models.segments import ends_of
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.state.run_files import RunFile, open_rows, write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from eddyline.data.arrays import Indices, Ints, Mask
+    from eddyline.data.arrays import Ints, Mask
     from eddyline.state.manifest import StatePlace
 
 CODE = "__entity"
@@ -53,6 +56,11 @@ class EntityRun(Struct, frozen=True, forbid_unknown_fields=True):
         return self.files[_CODES].n_rows
 
 
+Files = tuple[RunFile, ...]
+EntityRuns = tuple[EntityRun, ...]
+"""The oldest first."""
+
+
 class EntityRecords:
     """Records of entities by kind, the newest of each entity.
 
@@ -70,9 +78,6 @@ class EntityRecords:
         Args:
             codes: sorted, each once.
             kinds: which kinds; None is all.
-
-        Raises:
-            OSError: they cannot be read.
         """
         found: dict[str, list[pa.Table]] = {}
         wanted = codes
@@ -87,27 +92,24 @@ class EntityRecords:
         every = {kind: pa.concat_tables(tables) for kind, tables in found.items()}
         return {kind: table for kind, table in every.items() if len(table)}
 
-    def given(self, codes: Ints, kinds: Sequence[str] | None = None) -> dict[str, pa.Table]:
-        """Return the records of some entities as they were given; arguments as of ``of``."""
-        return {kind: each.drop_columns([AT]) for kind, each in self.of(codes, kinds).items()}
+    def given(self, codes: Ints) -> dict[str, pa.Table]:
+        """Return the records of some entities as they were given to ``after``."""
+        return {kind: each.drop_columns([AT]) for kind, each in self.of(codes).items()}
 
     def after(
         self,
         codes: Ints,
-        records: Mapping[str, tuple[pa.Table, Ints | None]],
+        records: Mapping[str, tuple[pa.Table, Ints]],
         lows: Mapping[str, int],
-    ) -> tuple[EntityRun, ...]:
+    ) -> EntityRuns:
         """Return the runs with what is known of some entities from now on.
 
         Args:
             codes: of the entities, sorted, each once.
-            records: for each kind a row for each record, with ``CODE``, and an instant of each if
-                that matters (µs).
+            records: for each kind a row for each record, with ``CODE``, and an instant of each
+                (µs).
             lows: by kind an instant (µs) at or before which records are not needed any more; they
                 go when runs are merged.
-
-        Raises:
-            OSError: they cannot be read or written.
         """
         runs = list(self.runs)
         n = n_merged([each.n_codes for each in runs])
@@ -124,9 +126,6 @@ class EntityRecords:
         Args:
             kind: of records.
             since: entities whose records are all before this instant are left out, or not (µs).
-
-        Raises:
-            OSError: they cannot be read.
         """
         found: list[pa.Table] = []
         for place, run in enumerate(self.runs):
@@ -171,164 +170,91 @@ class EntityRecords:
         }
         return self._written(codes, again) if codes.size else None
 
-    def _written(
-        self, codes: Ints, records: Mapping[str, tuple[pa.Table, Ints | None]]
-    ) -> EntityRun:
-        files = {_CODES: _write(self.place, pa.table({CODE: pa.array(codes)}), None)}
+    def _written(self, codes: Ints, records: Mapping[str, tuple[pa.Table, Ints]]) -> EntityRun:
+        table = pa.table({CODE: pa.array(codes)})
+        files = {_CODES: _write(self.place, table, np.zeros(len(codes), np.int64))}
         for kind, (table, instants) in records.items():
             if len(table):
                 order = np.argsort(codes_of(table), kind="stable")
-                at = np.zeros(len(table), np.int64) if instants is None else instants
-                kept = table.take(pa.array(order)).append_column(AT, pa.array(at[order]))
-                files[kind] = _write(self.place, kept, at)
+                kept = table.append_column(AT, pa.array(instants)).take(pa.array(order))
+                files[kind] = _write(self.place, kept, instants)
         return EntityRun(files)
 
 
-class AppendedRows:
-    """Rows of entities, which are added and go when nothing looks at them any more.
+class EntityRows:
+    """Rows of entities in files: new rows are appended, and rows go once nothing looks at them.
+
+    A row has one instant, of segments their end unless something else is said. Files are sorted by
+    the code of the entity, or by that instant.
 
     Args:
         place: where files are.
         files: the oldest first.
+        instants: returns the instant of each row (µs).
+        ends: returns the instant behind which no row is looked at (µs).
+        sorted_by: ``CODE`` if rows are looked up by ``of``, ``AT`` if by ``since`` or ``until``.
     """
 
-    _sorted_by = CODE
-    """The column by which the rows of a file are sorted."""
-
-    def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
+    def __init__(
+        self,
+        place: StatePlace,
+        files: Sequence[RunFile],
+        instants: Callable[[pa.Table], Ints] = ends_of,
+        ends: Callable[[pa.Table], Ints] = ends_of,
+        sorted_by: str = CODE,
+    ) -> None:
         self.place, self.files = place, tuple(files)
+        self._instants, self._ends, self._sorted_by = instants, ends, sorted_by
 
-    def of(self, codes: Ints, low: int) -> pa.Table | None:
+    def of(self, codes: Ints, low: int = ALWAYS) -> pa.Table | None:
         """Return the rows of some entities in the order in which they were added; None if none.
 
         Args:
             codes: sorted, each once.
-            low: rows that end at or before this instant are left out, whether they have gone or
-                not (µs).
-
-        Raises:
-            OSError: they cannot be read.
+            low: rows at or before this instant are left out, whether they have gone or not (µs).
         """
         files = [each for each in self.files if each.last_end > low]
         found = [_taken(_open(self.place, file), codes) for file in files]
-        return _whole([each.filter(pa.array(instants_of(each) > low)) for each in found])
-
-    def after(
-        self, new: pa.Table | None, ends: Ints, low: int, is_needed: Callable[[pa.Table], Mask]
-    ) -> tuple[RunFile, ...]:
-        """Return the files with new rows.
-
-        Args:
-            new: rows with ``CODE``; None if there are none.
-            ends: the instant behind which each is not looked at (µs).
-            low: files whose rows all end at or before this instant go (µs).
-            is_needed: says which rows are still looked at, when files are merged.
-
-        Raises:
-            OSError: they cannot be read or written.
-        """
-        files = [each for each in self.files if each.last_end > low]
-        n = n_merged([each.n_rows for each in files])
-        if n:
-            every = pa.concat_tables([_open(self.place, each) for each in files[-n:]])
-            every = every.filter(pa.array(is_needed(every)))
-            files[-n:] = self._written(every.drop_columns([AT]), instants_of(every))
-        if new is not None:
-            files += self._written(new, ends)
-        return tuple(files)
-
-    def _written(self, table: pa.Table, ends: Ints) -> list[RunFile]:
-        if not len(table):
-            return []
-        kept = table.append_column(AT, pa.array(ends))
-        order = np.argsort(kept.column(self._sorted_by).to_numpy(), kind="stable")
-        return [_write(self.place, kept.take(pa.array(order)), ends)]
-
-
-class RowsByEnd(AppendedRows):
-    """The same of rows that are looked up by their end; arguments as above."""
-
-    _sorted_by = AT
+        if low > ALWAYS:
+            found = [each.filter(pa.array(instants_of(each) > low)) for each in found]
+        return _whole(found)
 
     def since(self, instant: int) -> pa.Table | None:
-        """Return the rows that end at an instant or later (µs); None if there are none.
-
-        Raises:
-            OSError: they cannot be read.
-        """
+        """Return the rows at an instant (µs) or behind it; None if there are none."""
         found = [_open(self.place, each) for each in self.files if each.last_end >= instant]
         return _whole([each.slice(np.searchsorted(instants_of(each), instant)) for each in found])
 
-
-class RowsByStart:
-    """Segments that are looked up by their begin, and become fewer when files are merged.
-
-    Args:
-        place: where files are.
-        files: the oldest first.
-    """
-
-    _sorted_by = AT
-    """The column by which the rows of a file are sorted."""
-
-    def __init__(self, place: StatePlace, files: Sequence[RunFile]) -> None:
-        self.place, self.files = place, tuple(files)
-
     def until(self, instant: int) -> pa.Table | None:
-        """Return the rows that begin at an instant or before it (µs); None if there are none.
-
-        Raises:
-            OSError: they cannot be read.
-        """
+        """Return the rows at an instant (µs) or before it; None if there are none."""
         found = [_open(self.place, each) for each in self.files if each.first_start <= instant]
         ends = [np.searchsorted(instants_of(each), instant, "right") for each in found]
         return _whole([each.slice(0, end) for each, end in zip(found, ends, strict=True)])
 
     def after(
-        self, new: pa.Table | None, low: int, reduced: Callable[[pa.Table], pa.Table]
-    ) -> tuple[RunFile, ...]:
+        self, new: pa.Table | None, low: int, needed: Callable[[pa.Table], pa.Table]
+    ) -> Files:
         """Return the files with new rows.
 
         Args:
             new: rows with ``CODE``; None if there are none.
-            low: files whose rows all end at or before this instant go (µs).
-            reduced: returns what stays of rows when files are merged.
-
-        Raises:
-            OSError: they cannot be read or written.
+            low: files go whose rows all end at or before this instant (µs).
+            needed: returns what stays of rows when files are merged.
         """
         files = [each for each in self.files if each.last_end > low]
         n = n_merged([each.n_rows for each in files])
         if n:
-            every = [_open(self.place, each) for each in files[-n:]]
-            files[-n:] = self._written(reduced(pa.concat_tables(every).drop_columns([AT])))
+            merged = pa.concat_tables([_open(self.place, each) for each in files[-n:]])
+            files[-n:] = self._written(needed(merged.drop_columns([AT])))
         return (*files, *(() if new is None else self._written(new)))
 
     def _written(self, table: pa.Table) -> list[RunFile]:
         if not len(table):
             return []
-        begins = micros_of(table.column("lo"))
-        kept = table.append_column(AT, pa.array(begins))
+        instants = self._instants(table)
+        kept = table.append_column(AT, pa.array(instants))
         order = np.argsort(kept.column(self._sorted_by).to_numpy(), kind="stable")
-        written = _write(self.place, kept.take(pa.array(order)), begins)
-        return [replace(written, last_end=int(ends_of(table).max()))]
-
-
-class RowsByGroup(RowsByStart):
-    """The same of segments that are looked up by the codes of their groups."""
-
-    _sorted_by = CODE
-
-    def of(self, codes: Ints) -> pa.Table | None:
-        """Return the rows of some groups; None if there are none.
-
-        Args:
-            codes: sorted, each once.
-
-        Raises:
-            OSError: they cannot be read.
-        """
-        return _whole([_taken(_open(self.place, file), codes) for file in self.files])
+        written = _write(self.place, kept.take(pa.array(order)), instants)
+        return [replace(written, last_end=int(self._ends(table).max()))]
 
 
 def n_merged(sizes: Sequence[int]) -> int:
@@ -370,26 +296,23 @@ def _is_in(wanted: Ints, known: Ints) -> Mask:
     return found
 
 
-def _places(known: Ints, wanted: Ints) -> Indices:
-    """Return the places of some codes among sorted ones, which may have each several times."""
-    first = np.searchsorted(known, wanted, "left")
-    return timeline.runs(first, np.searchsorted(known, wanted, "right") - first)[1]
-
-
 def _whole(found: Sequence[pa.Table]) -> pa.Table | None:
     parts = [each.drop_columns([AT]) for each in found if len(each)]
     return pa.concat_tables(parts) if parts else None
 
 
 def _taken(table: pa.Table, codes: Ints) -> pa.Table:
-    return table.take(pa.array(_places(codes_of(table), codes)))
+    """Return the rows of some codes in a table that is sorted by them, and may have several."""
+    known = codes_of(table)
+    first = np.searchsorted(known, codes, "left")
+    places = timeline.runs(first, np.searchsorted(known, codes, "right") - first)[1]
+    return table.take(pa.array(places))
 
 
 def _open(place: StatePlace, file: RunFile) -> pa.Table:
     return open_rows(place.files, place.runs, file).payload
 
 
-def _write(place: StatePlace, table: pa.Table, instants: Ints | None) -> RunFile:
-    at = np.zeros(len(table), np.int64) if instants is None else instants
-    rows = Rows({}, at, at, table.combine_chunks())
+def _write(place: StatePlace, table: pa.Table, instants: Ints) -> RunFile:
+    rows = Rows({}, instants, instants, table.combine_chunks())
     return write_rows(place.files, place.runs, rows, is_sorted=True)

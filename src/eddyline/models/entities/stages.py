@@ -2,15 +2,15 @@
 
 Final segments come in; ``Flow`` is what goes on to the next stage. ``fronts`` says what is final.
 
-``Looking`` is the stage of a graph over the same entities. It gives the results of an entity up to
-its front, each once: it keeps with the entity until when that was.
+``EntityStage`` is a stage of a graph over the same entities. It gives the results of an entity up
+to its front, each once: it keeps with the entity until when that was.
 
-``Crossing`` is the stage of pairs, and of values over entities. The pairs of a batch are those of
+``CrossStage`` is the stage of pairs, and of values over entities. The pairs of a batch are those of
 new segments with kept ones; kept segments that end before the first new one begins are not read. A
 segment stays as long as an entity may have another one that overlaps it. For each group it keeps
 only the pieces that can still affect the result: all of them for sums, the possible extremes for
 least and greatest. Pieces are appended as they arrive and read once the front of the group reaches
-them. If all entities are one group, ``Crossing`` has it.
+them. If all entities are one group, ``CrossStage`` has it.
 
 ``GroupsBatch`` has several groups, each with a front of its own. Pieces are written by the codes of
 their groups. A record of each group says where its first piece begins that was not given yet, and
@@ -20,6 +20,7 @@ before which front no piece is over. So a batch reads only groups that have some
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,25 +29,16 @@ import pyarrow as pa
 from eddyline.data.arrays import distinct
 from eddyline.models import graph, timeline
 from eddyline.models.entities.fronts import (
-    EarlierFronts,
+    GIVEN,
     KnownFronts,
-    LeastFronts,
     PairFronts,
+    StageFronts,
     frontier_of,
     known_until,
     last_ends,
     whole_until,
 )
-from eddyline.models.entities.kept import (
-    CODE,
-    AppendedRows,
-    EntityRecords,
-    RowsByEnd,
-    RowsByGroup,
-    RowsByStart,
-    codes_of,
-    instants_of,
-)
+from eddyline.models.entities.kept import AT, CODE, EntityRecords, EntityRows, codes_of
 from eddyline.models.segments import (
     Keyed,
     Layout,
@@ -66,18 +58,13 @@ from eddyline.models.windows import integrals
 from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from eddyline.data.arrays import Indices, Ints, Mask
-    from eddyline.models.entities.fronts import Books, Fronts
-    from eddyline.models.entities.kept import EntityRun
-    from eddyline.models.graph import Watch
-    from eddyline.models.steps import Shape
-    from eddyline.models.streams.plan import BucketState, Stage
+    from eddyline.models.entities.fronts import EntityIndex, Fronts
+    from eddyline.models.entities.kept import EntityRuns, Files
+    from eddyline.models.streams.plan import Stage
     from eddyline.state.manifest import StatePlace
-    from eddyline.state.run_files import RunFile
-
-    Files = tuple[RunFile, ...]
 
 
 @dataclass(frozen=True)
@@ -100,113 +87,142 @@ class Flow:
         return Flow(Keyed(fresh.segments, fresh.entities.set_column(at, CODE, codes)), fronts)
 
 
-class Looking:
+@dataclass(frozen=True)
+class Context:
+    """What all stages of a bucket have in common in a batch."""
+
+    place: StatePlace
+    zone: str | None
+    """The time zone of timestamps; see ``table_of``."""
+    watch: graph.Watch = graph.UNWATCHED
+
+
+class EntityStage:
     """The work of a stage over segments of the same entities in one batch.
 
     Args:
         stage: what is done.
-        keys: the columns that say the entity, with ``CODE``.
-        books: the records of the entities, and the codes of those that are looked at.
-        before: what is kept of segments before the batch.
-        place: where files are.
-        zone: the time zone of timestamps; see ``table_of``.
-        watch: looks on; see ``graph.every``.
+        index: the records of the entities, and the codes of those that are looked at.
+        before: the state before the batch.
+        flows: what each input of the stage gives.
+        context: of the bucket.
     """
 
     def __init__(
         self,
         stage: Stage,
-        keys: tuple[str, ...],
-        books: Books,
-        before: BucketState | StageState,
-        place: StatePlace,
-        zone: str | None,
-        watch: graph.Watch = graph.UNWATCHED,
+        index: EntityIndex,
+        before: StageState,
+        flows: Sequence[Flow],
+        context: Context,
     ) -> None:
-        self.stage, self.keys, self.books, self.place, self.zone = stage, keys, books, place, zone
-        self.watch = watch
-        self.segments = dict(before.segments)
-        """The files of segments, from now on those after the batch."""
-        self.low = before.low
-        """At or before which instant segments have ended that nothing looks at any more (µs), from
-        now on after the batch."""
-        self._low_before = before.low
+        self.stage, self.index, self.flows = stage, index, flows
+        self._zone, self._watch = context.zone, context.watch
+        self._keys = (CODE, *stage.keys)
+        self._low = before.low
+        self._kept = {
+            ref: EntityRows(context.place, before.segments.get(ref, ())) for ref in stage.inputs
+        }
         self.observed: Any = None
         """What a step that makes ranges has observed."""
 
-    @property
-    def files(self) -> dict[int, Files]:
-        """The files of segments after the batch."""
-        return {ref: files for ref, files in self.segments.items() if files}
+    @cached_property
+    def _new(self) -> list[pa.Table | None]:
+        """The new segments of each input."""
+        new = [each.fresh for each in self.flows]
+        return [None if each is None else table_of(each, self._zone) for each in new]
 
-    def results(self, flows: Sequence[Flow]) -> pa.Table | None:
+    @cached_property
+    def tables(self) -> list[list[pa.Table]]:
+        """The segments of each input that results are made of; those that were kept come first."""
+        found = []
+        for ref, new in zip(self.stage.inputs, self._new, strict=True):
+            kept = None
+            if self.stage.looks_back:
+                kept = self._kept[ref].of(self.index.codes, self._low)
+            found.append([each for each in (kept, new) if each is not None and len(each)])
+        return found
+
+    def results(self) -> pa.Table | None:
         """Return the results of a batch as rows."""
         stage = self.stage
         if stage.looks_back or stage.given is not stage.node:
-            found, front, names = self._looking_back(flows)
+            found, front, names = self._looking_back()
             if stage.given is stage.node:
-                return result_table(found, self.zone)
+                return result_table(found, self._zone)
             assert isinstance(found, Keyed)
-            with self.watch.on(stage.node):
+            with self._watch.on(stage.node):
                 return self._changes(found, front, names)
-        (only,) = flows
+        (only,) = self.flows
         if only.fresh is None:
             return None
-        return result_table(graph.run(stage.given, [only.fresh], self.watch), self.zone)
+        return result_table(graph.run(stage.given, [only.fresh], self._watch), self._zone)
 
-    def flow(self, flows: Sequence[Flow]) -> Flow:
+    def flow(self) -> Flow:
         """Return the results of a batch as segments for the next stage."""
-        fronts: Fronts = LeastFronts(tuple(each.fronts for each in flows))
-        lag = graph.lag(self.stage.node)
-        fronts = EarlierFronts(fronts, lag) if lag else fronts
+        fronts = tuple(each.fronts for each in self.flows)
         found: Keyed | Rows | None = None
         if self.stage.looks_back:
-            found = self._looking_back(flows)[0]
-        elif flows[0].fresh is not None:
-            found = graph.run(self.stage.node, [flows[0].fresh], self.watch)
+            found = self._looking_back()[0]
+        elif self.flows[0].fresh is not None:
+            found = graph.run(self.stage.node, [self.flows[0].fresh], self._watch)
         assert not isinstance(found, Rows)  # nothing is built on rows
-        return Flow(found if found is not None and len(found.segments) else None, fronts)
+        is_some = found is not None and len(found.segments)
+        return Flow(found if is_some else None, StageFronts(fronts, graph.lag(self.stage.node)))
 
-    def add(self, flows: Sequence[Flow]) -> None:
-        """Keep segments of which no entity is looked at yet, if anything looks back at them."""
-        for at, each in enumerate(flows):
-            if each.fresh is not None and self.stage.looks_back:
-                now = table_of(each.fresh, self.zone)
-                ref = self.stage.inputs[at]
-                appended = AppendedRows(self.place, self.segments.get(ref, ()))
-                self.segments[ref] = self._appended(appended, now, flows)
+    def keep(self) -> tuple[dict[int, Files], int]:
+        """Keep the new segments, if results look back at them.
+
+        Returns:
+            The files of segments after the batch, and ``StageState.low``.
+        """
+        if not self.stage.looks_back:
+            return {}, self._low
+        # A segment that ends where the first window of a result begins says where the result does.
+        back = graph.reach(self.stage.given) + graph.lag(self.stage.given) + 1
+
+        def needed(rows: pa.Table) -> pa.Table:
+            front = np.min([each.fronts.of(rows) for each in self.flows], axis=0)
+            return rows.filter(pa.array(ends_of(rows) > timeline.earlier(front, back)))
+
+        least = min(each.fronts.least for each in self.flows)
+        low = max(self._low, timeline.earlier(least, back))
+        after = {
+            ref: self._kept[ref].after(new, low, needed)
+            for ref, new in zip(self.stage.inputs, self._new, strict=True)
+        }
+        return {ref: files for ref, files in after.items() if files}, low
 
     # -- results --------------------------------------------------------------------------------
 
-    def _looking_back(self, flows: Sequence[Flow]) -> tuple[Keyed | Rows, Ints, pa.Table]:
+    def _looking_back(self) -> tuple[Keyed | Rows, Ints, pa.Table]:
         """Return the results that are final now, until when they are, and their entities."""
         stage = self.stage
-        given, names = self._together(flows)
-        told = self._told(names)
-        every = graph.every(stage.given, given, self.watch)
-        fronts = [
+        segments, names = self._segments()
+        given = self._given_until(names)
+        every = graph.every(stage.given, segments, self._watch)
+        known = [
             known_until(each.segments, flow.fronts.of(names))
-            for each, flow in zip(given, flows, strict=True)
+            for each, flow in zip(segments, self.flows, strict=True)
         ]
-        front, again = self._front(fronts, every)
-        front = np.maximum(front, told)
+        front, again = frontier_of(stage.given, known, every)
+        front = np.maximum(front, given)
         found = every[id(stage.given)]
         if not stage.looks_back:
             return found, front, names
-        self._look_again(found, np.min(fronts, axis=0), again, names)
+        self._look_again(found, np.min(known, axis=0), again, names)
         if isinstance(found, Keyed):
             over = whole_until(found.segments, front)
-            found, front = _settled(found, told, front), np.maximum(over, told)
+            found, front = _settled(found, given, front), np.maximum(over, given)
         else:
-            times = found.samples.times
-            keys = found.samples.keys
-            kept = (times >= told[keys]) & (times < front[keys])
-            found = Rows(found.samples.take(kept), found.entities)
+            times, keys = found.samples.times, found.samples.keys
+            is_new = (times >= given[keys]) & (times < front[keys])
+            found = Rows(found.samples.take(is_new), found.entities)
         if len(names):
-            # No segment that ends later is of results that were given: see ``_appended``.
-            table = names.append_column("told", pa.array(front))
-            last = [last_ends(each.segments, len(names)) for each in given]
-            self.books.after["told"] = table, np.max([front, *last], axis=0)
+            # No segment that ends later is of results that were given: see ``keep``.
+            table = names.append_column(GIVEN, pa.array(front))
+            last = [last_ends(each.segments, len(names)) for each in segments]
+            self.index.after[GIVEN] = table, np.max([front, *last], axis=0)
         return found, front, names
 
     def _look_again(self, found: Keyed | Rows, known: Ints, again: Ints, names: pa.Table) -> None:
@@ -227,52 +243,32 @@ class Looking:
         waits = at >= known[keys]
         np.minimum.at(again, keys[waits], at[waits])
         is_open = again < FOREVER
-        is_open &= (known >= self.books.until) | ~self.books.has_held(names)
-        self.books.look_again(names.filter(pa.array(is_open)), again[is_open])
+        is_open &= (known >= self.index.until) | ~self.index.has_held(names)
+        self.index.look_again(names.filter(pa.array(is_open)), again[is_open])
 
-    def _together(self, flows: Sequence[Flow]) -> tuple[list[Keyed], pa.Table]:
-        """Return the segments of all inputs with common ids, and keep those that are new."""
-        given: list[Keyed] = []
-        for at, each in enumerate(flows):
-            is_some = each.fresh is not None and len(each.fresh.segments)
-            now = table_of(each.fresh, self.zone) if is_some and each.fresh else None
-            before = None
-            if self.stage.looks_back:
-                before = self._kept_before(at, now, flows)
-            tables = [table for table in (before, now) if table is not None and len(table)]
-            whole = pa.concat_tables(tables, promote_options="none") if tables else None
-            layout = Layout(self.keys, self.stage.shapes[at].attributes)
-            given.append(no_segments(layout) if whole is None else keyed(whole, layout))
-        kept = self.books.kept
-        extra = [kept[kind].select(list(self.keys)) for kind in ("ranges", "told") if kind in kept]
-        return unified(given, extra, self.keys)
+    def _segments(self) -> tuple[list[Keyed], pa.Table]:
+        """Return the segments of all inputs with common ids, and what these are called."""
+        segments: list[Keyed] = []
+        for at, tables in enumerate(self.tables):
+            layout = Layout(self._keys, self.stage.shapes[at].attributes)
+            whole = _together(tables)
+            segments.append(no_segments(layout) if whole is None else keyed(whole, layout))
+        kept = self.index.kept
+        extra = [kept[kind].select(list(self._keys)) for kind in ("ranges", GIVEN) if kind in kept]
+        return unified(segments, extra, self._keys)
 
-    def _kept_before(self, at: int, now: pa.Table | None, flows: Sequence[Flow]) -> pa.Table | None:
-        """Return the segments of an input that were kept of entities, and keep those of now."""
-        ref = self.stage.inputs[at]
-        appended = AppendedRows(self.place, self.segments.get(ref, ()))
-        before = appended.of(self.books.codes, self._low_before)
-        self.segments[ref] = self._appended(appended, now, flows)
-        return before
-
-    def _front(
-        self, fronts: Sequence[Ints], every: Mapping[int, Keyed | Rows]
-    ) -> tuple[Ints, Ints]:
-        """Return before which instant results are final, and when more are; see ``frontier_of``."""
-        return frontier_of(self.stage.given, fronts, every)
-
-    def _told(self, names: pa.Table) -> Ints:
+    def _given_until(self, names: pa.Table) -> Ints:
         """Return until when the results of entities were given before (µs).
 
-        Of what is before the instant at which all that results look at is kept, all is given.
+        Results are given that begin before all segments are kept that they look at.
         """
-        low = self._low_before
+        low = self._low
         first = low if low == NEVER else low + graph.reach(self.stage.given) + 1
         found = np.full(len(names), first)
-        before = self.books.kept.get("told")
+        before = self.index.kept.get(GIVEN)
         if before is not None and len(names):
-            ids = ids_together([names, before], self.keys)[1]
-            found[ids] = np.maximum(before.column("told").to_numpy(), first)
+            ids = ids_together([names, before], self._keys)[1]
+            found[ids] = np.maximum(before.column(GIVEN).to_numpy(), first)
         return found
 
     def _changes(self, found: Keyed, front: Ints, names: pa.Table) -> pa.Table | None:
@@ -280,44 +276,28 @@ class Looking:
         step, told = self.stage.ranges, self.stage.told.shape
         if step is not None:
             found, self.observed = step.watched(found)
-        parts = [table_of(found, self.zone)] if len(found.segments) else []
-        before = self.books.kept.get("ranges")
-        if before is not None:
-            parts.insert(0, before)
-        if not parts:
+        new = table_of(found, self._zone) if len(found.segments) else None
+        whole = _together([self.index.kept.get("ranges"), new])
+        if whole is None:
             return None
-        by = told.keys[: len(told.keys) - len(self.keys) + 1]
-        every = keyed(pa.concat_tables(parts), Layout((*by, *self.keys), told.attributes))
-        until = front[ids_together([names, every.entities], self.keys)[1]]
+        by = told.keys[: len(told.keys) - len(self._keys) + 1]
+        every = keyed(whole, Layout((*by, *self._keys), told.attributes))
+        until = front[ids_together([names, every.entities], self._keys)[1]]
         made = integrals.changes(every.segments)
         starts = made.starts
         goes_on = made.ends >= until[starts.keys]
         if step is not None:
             goes_on &= step.are_asked(every.entities)[starts.keys]
-        kept, ends = _as_segments(every, made, goes_on, self.zone)
+        kept, ends = _as_segments(every, made, goes_on, self._zone)
         if len(kept):
-            self.books.after["ranges"] = kept, ends
+            self.index.after["ranges"] = kept, ends
         over = Rows(starts.take(~goes_on), every.entities, made.ends[~goes_on])
-        return result_table(over, self.zone)
+        return result_table(over, self._zone)
 
-    # -- segments that are kept -------------------------------------------------------------------
 
-    def _appended(
-        self, appended: AppendedRows, now: pa.Table | None, flows: Sequence[Flow]
-    ) -> Files:
-        """Return the files of segments with new ones, without those that nothing looks at."""
-        ends = ends_of(now)
-        # A segment that ends where the first window of a result begins says where the result does.
-        back = graph.reach(self.stage.given) + graph.lag(self.stage.given) + 1
-
-        def is_needed(rows: pa.Table) -> Mask:
-            least = np.min([each.fronts.of(rows) for each in flows], axis=0)
-            found: Mask = instants_of(rows) > timeline.earlier(least, back)
-            return found
-
-        least = min(each.fronts.least for each in flows)
-        self.low = max(self._low_before, timeline.earlier(least, back))
-        return appended.after(now, ends, self.low, is_needed)
+def begins_of(table: pa.Table) -> Ints:
+    """Return where the segments of a table begin (µs)."""
+    return micros_of(table.column("lo"))
 
 
 def no_segments(layout: Layout) -> Keyed:
@@ -362,39 +342,31 @@ _MIXED = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
 """An odd number with which the codes of two entities become that of their pair."""
 
 
-class Crossing:
+class CrossStage:
     """The work of a stage over several entities in one batch.
 
     Args:
         stage: one step.
-        before: what is kept of segments before the batch.
-        place: where files are.
-        zone: the time zone of timestamps; see ``table_of``.
-        watch: looks on; see ``graph.every``.
+        before: the state before the batch.
+        context: of the bucket.
     """
 
-    def __init__(
-        self,
-        stage: Stage,
-        before: StageState,
-        place: StatePlace,
-        zone: str | None,
-        watch: graph.Watch = graph.UNWATCHED,
-    ) -> None:
-        self.stage, self.place, self.zone, self.watch = stage, place, zone, watch
+    def __init__(self, stage: Stage, before: StageState, context: Context) -> None:
+        self.stage, self._context = stage, context
+        self._zone, self._watch = context.zone, context.watch
         self.segments = dict(before.segments)
         """The files of segments, from now on those after the batch."""
         self.records = before.entities
         """What is known of groups by keys, from now on after the batch."""
         self.low = before.low
         """Until when the value of all entities was given (µs), from now on after the batch."""
+        # The code stands behind the keys, by which pairs come.
+        self._shapes = {
+            at: replace(shape, keys=(*shape.keys, CODE)) for at, shape in stage.shapes.items()
+        }
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
-        """Return what is new of pairs or groups.
-
-        Raises:
-            OSError: state cannot be read or written.
-        """
+        """Return what is new of pairs or groups."""
         node = self.stage.node
         if isinstance(node, graph.OtherEntities):
             return self._pairs(node, flows)
@@ -411,60 +383,44 @@ class Crossing:
     # -- pairs ----------------------------------------------------------------------------------
 
     def _pairs(self, node: graph.OtherEntities, flows: Sequence[Flow]) -> Flow:
-        tally = self.watch.tally(node)
-        places = [each.at for each in (node.left, node.right) if isinstance(each, graph.Input)]
-        fronts = {at: flows[at].fronts.known() for at in places}
-        step = node.step
+        tally, step = self._watch.tally(node), node.step
         if step.is_whole:  # nothing is left out: of what is near later, no more is known
             step = replace(step, is_whole=False, within={})
+        assert isinstance(node.left, graph.Input)
+        assert isinstance(node.right, graph.Input)
+        one, other = places = node.left.at, node.right.at
+        fronts = {at: flows[at].fronts.known() for at in places}
         fresh = {at: self._table(at, flows[at]) for at in places}
         begins = [each.fresh.segments.lo for each in flows if each.fresh is not None]
         first = min((int(each.min()) for each in begins if len(each)), default=FOREVER)
-        kept = {at: self._appended(at).since(first) for at in places}
-        for at in dict.fromkeys(places):
+        kept = {at: self._by_end(at).since(first) for at in places}
+        for at, table in fresh.items():
             others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
-            self._keep(at, fresh[at], min(fronts[each].least for each in others))
-        if step.is_self:
-            (at,) = {*places}
-            every = _together([fresh[at], kept[at]])
-            found = [] if fresh[at] is None else [self._keyed(at, fresh[at])]
-            pairs = [step.run(each, None, *self._shapes(places), tally) for each in found]
-            for each, made in zip(found, pairs, strict=True):
-                self.watch.saw(node, (each, each), made)
-            if found and kept[at] is not None and every is not None:
-                sides = (np.arange(len(every)) >= len(found[0].segments)).astype(np.int64)
-                both = self._keyed(at, every)
-                pairs.append(step.run(both, sides, *self._shapes(places), tally))
-                self.watch.saw(node, (both, both), pairs[-1])
-        else:
-            one, other = places
-            sides_of = [
-                (fresh[one], _together([kept[other], fresh[other]])),
-                (kept[one], fresh[other]),
-            ]
-            pairs = []
-            for left, right in sides_of:
+            self._keep(at, table, min(fronts[each].least for each in others))
+        pairs = []
+        new, old = fresh[one], kept[one]
+        if step.is_self and new is not None:
+            shapes = self._shapes[one], self._shapes[other]
+            alone = self._keyed(one, new)
+            pairs.append(step.run(alone, None, *shapes, tally))
+            self._watch.saw(node, (alone, alone), pairs[-1])
+            if old is not None:
+                both = self._keyed(one, pa.concat_tables([new, old]))
+                is_old = (np.arange(len(new) + len(old)) >= len(new)).astype(np.int64)
+                pairs.append(step.run(both, is_old, *shapes, tally))
+                self._watch.saw(node, (both, both), pairs[-1])
+        elif not step.is_self:
+            for left, right in ((new, _together([kept[other], fresh[other]])), (old, fresh[other])):
                 if left is not None and right is not None:
                     given = [self._keyed(one, left), self._keyed(other, right)]
                     (a, b), _ = unified(given, (), given[0].entities.column_names)
                     pairs.append(step.between(a, b, tally))
-                    self.watch.saw(node, (a, b), pairs[-1])
-        found_fronts = PairFronts(step, (fronts[places[0]], fronts[places[1]]))
-        return Flow(self._of_pairs(pairs, node), found_fronts)
+                    self._watch.saw(node, (a, b), pairs[-1])
+        return Flow(self._coded(pairs, node), PairFronts(step, (fronts[one], fronts[other])))
 
-    def _shapes(self, places: Sequence[int]) -> tuple[Shape, Shape]:
-        one, other = (self._shape(at) for at in places)
-        return one, other
-
-    def _shape(self, at: int) -> Shape:
-        """Return the columns of an input; the code stands behind the keys, by which pairs come."""
-        given = self.stage.shapes[at]
-        return replace(given, keys=(*given.keys, CODE))
-
-    def _of_pairs(self, pairs: Sequence[Keyed], node: graph.OtherEntities) -> Keyed | None:
+    def _coded(self, pairs: Sequence[Keyed], node: graph.OtherEntities) -> Keyed | None:
         """Return pairs with a code of their own."""
-        tables = [table_of(each, self.zone) for each in pairs if len(each.segments)]
-        whole = _together(tables)
+        whole = _together([table_of(each, self._zone) for each in pairs if len(each.segments)])
         if whole is None:
             return None
         one, other = (f"{name}_{CODE}" for name in node.names)
@@ -479,8 +435,8 @@ class Crossing:
         """Return what is new of groups, each of which has a front of its own."""
         fronts, ref = flow.fronts.known().by(step.by), self.stage.inputs[0]
         groups = GroupsBatch(
-            step, self._shape(0).layout, self.place, self.zone, self.records,
-            self.segments.get(ref, ()), fronts, self._table(0, flow), self.watch,
+            step, self._shapes[0].layout, self._context, self.records, self.segments.get(ref, ()),
+            fronts, self._table(0, flow),
         )  # fmt: skip
         done, self.records, self.segments[ref] = groups.run()
         return Flow(done, _with(fronts, *groups.held))
@@ -492,13 +448,14 @@ class Crossing:
         has come to it, and not in each batch.
         """
         front, ref = flow.fronts.known().least, self.stage.inputs[0]
-        held, fresh = RowsByStart(self.place, self.segments.get(ref, ())), self._table(0, flow)
+        held = EntityRows(self._context.place, self.segments.get(ref, ()), begins_of, sorted_by=AT)
+        fresh = self._table(0, flow)
         whole = _together([held.until(front), fresh])
         over, done = front, None
         if whole is not None:
             given = _behind(self._keyed(0, whole), self.low)
             made = step.run(given)
-            self.watch.saw(step, (given,), made)
+            self._watch.saw(step, (given,), made)
             segments = made.segments
             over = int(whole_until(segments, np.array([front]))[0])
             group = pa.table({CODE: pa.array([0], pa.int64())})
@@ -507,7 +464,7 @@ class Crossing:
 
         def reduced(rows: pa.Table) -> pa.Table:
             some = step.partial(_behind(self._keyed(0, rows), self.low))
-            return table_of(some, self.zone)
+            return table_of(some, self._zone)
 
         new = None if fresh is None else reduced(fresh)
         self.segments[ref] = held.after(new, self.low, reduced)
@@ -515,28 +472,28 @@ class Crossing:
 
     # -- segments that are kept -------------------------------------------------------------------
 
-    def _appended(self, at: int) -> RowsByEnd:
-        return RowsByEnd(self.place, self.segments.get(self.stage.inputs[at], ()))
+    def _by_end(self, at: int) -> EntityRows:
+        files = self.segments.get(self.stage.inputs[at], ())
+        return EntityRows(self._context.place, files, sorted_by=AT)
 
-    def _keep(self, at: int, now: pa.Table | None, low: int) -> None:
+    def _keep(self, at: int, new: pa.Table | None, low: int) -> None:
         """Keep the segments that are not over before an instant, with new ones among them."""
-        now = None if now is None else now.filter(pa.array(ends_of(now) > low))
-        now = now if now is not None and len(now) else None
-        files = self._appended(at).after(
-            now, ends_of(now), low, lambda rows: instants_of(rows) > low
-        )
-        self.segments[self.stage.inputs[at]] = files
+
+        def needed(rows: pa.Table) -> pa.Table:
+            return rows.filter(pa.array(ends_of(rows) > low))
+
+        new = None if new is None else needed(new)
+        self.segments[self.stage.inputs[at]] = self._by_end(at).after(new, low, needed)
 
     def _table(self, at: int, flow: Flow) -> pa.Table | None:
         """Return new segments as they are kept."""
         if flow.fresh is None or not len(flow.fresh.segments):
             return None
-        entities = flow.fresh.entities.select(list(self._shape(at).keys))
-        return table_of(Keyed(flow.fresh.segments, entities), self.zone)
+        entities = flow.fresh.entities.select(list(self._shapes[at].keys))
+        return table_of(Keyed(flow.fresh.segments, entities), self._zone)
 
-    def _keyed(self, at: int, table: pa.Table | None) -> Keyed:
-        layout = self._shape(at).layout
-        return no_segments(layout) if table is None else keyed(table, layout)
+    def _keyed(self, at: int, table: pa.Table) -> Keyed:
+        return keyed(table, self._shapes[at].layout)
 
 
 def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
@@ -585,30 +542,27 @@ class GroupsBatch:
     Args:
         step: the value, by keys.
         layout: the columns of segments.
-        place: where files are.
-        zone: the time zone of timestamps; see ``table_of``.
+        context: of the bucket.
         records: of the groups, before the batch.
         files: of pieces, before the batch.
         fronts: before which instant all segments of each group are there.
         fresh: new segments, with ``CODE``; None if there are none.
-        watch: looks on; see ``graph.every``.
     """
 
     def __init__(
         self,
         step: OverEntities,
         layout: Layout,
-        place: StatePlace,
-        zone: str | None,
-        records: tuple[EntityRun, ...],
+        context: Context,
+        records: EntityRuns,
         files: Files,
         fronts: KnownFronts,
         fresh: pa.Table | None,
-        watch: Watch,
     ) -> None:
-        self._step, self._layout, self._zone, self._watch = step, layout, zone, watch
-        self._records = EntityRecords(place, records)
-        self._held = RowsByGroup(place, files)
+        self._step, self._layout = step, layout
+        self._zone, self._watch = context.zone, context.watch
+        self._records = EntityRecords(context.place, records)
+        self._held = EntityRows(context.place, files, begins_of)
         self._fresh = None if fresh is None else self._coded(fresh)
         known = self._records.every(_OPEN, -FOREVER)
         own = [each.select([CODE, *step.by]) for each in (known, self._fresh) if each is not None]
@@ -627,17 +581,13 @@ class GroupsBatch:
             self._next[ids] = known.column(NEXT).to_numpy()
         self._front = fronts.of(self._groups) if n else self._since
 
-    def run(self) -> tuple[Keyed | None, tuple[EntityRun, ...], Files]:
-        """Return the values that are final now, and the records and files after the batch.
-
-        Raises:
-            OSError: state cannot be read or written.
-        """
+    def run(self) -> tuple[Keyed | None, EntityRuns, Files]:
+        """Return the values that are final now, and the records and files after the batch."""
         if not len(self._groups):
             return None, (), ()
         is_changed = np.zeros(len(self._groups), np.bool_)
         if self._fresh is not None:
-            ids, begins = self._ids(self._fresh), micros_of(self._fresh.column("lo"))
+            ids, begins = self._ids(self._fresh), begins_of(self._fresh)
             self._may_begin(ids, begins, begins)
             is_changed[ids] = True
         is_due = self._next <= self._front
@@ -660,7 +610,7 @@ class GroupsBatch:
         self._begin[is_due] = self._next[is_due] = FOREVER
         codes = codes_of(self._groups)[is_due]
         rows, ids = self._pieces(distinct(codes), is_due)
-        begins = micros_of(rows.column("lo"))
+        begins = begins_of(rows)
         is_near = begins <= self._front[ids]
         self._may_begin(ids[~is_near], begins[~is_near], begins[~is_near])
         given = keyed(rows.filter(pa.array(is_near)), self._layout)
@@ -702,14 +652,14 @@ class GroupsBatch:
 
     # -- what stays -----------------------------------------------------------------------------
 
-    def _recorded(self, is_changed: Mask) -> tuple[EntityRun, ...]:
+    def _recorded(self, is_changed: Mask) -> EntityRuns:
         """Return the records after the batch; groups of one code have theirs together."""
         codes = distinct(codes_of(self._groups)[is_changed])
         is_open = np.isin(codes_of(self._groups), codes) & (self._begin < FOREVER)
         table = self._groups.filter(pa.array(is_open))
         for name, each in ((BEGIN, self._begin), (NEXT, self._next)):
             table = table.append_column(name, pa.array(each[is_open]))
-        return self._records.after(codes, {_OPEN: (table, None)}, {})
+        return self._records.after(codes, {_OPEN: (table, np.zeros(len(table), np.int64))}, {})
 
     def _kept(self) -> Files:
         """Return the files of pieces after the batch."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import exp
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
@@ -56,7 +56,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.costs import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from eddyline.models.graph import OtherEntities, SameEntity
     from eddyline.models.planning.expected import ModelPlan, Way
@@ -200,9 +200,10 @@ class AskingChoice(Choice):
         if self._n_steps == FIRST + 1:  # much was compiled before, which no later batch does
             older = replace(older, joins={})
         known = older.merged(replace(fresh, sample_ns=0.0))
-        # Entities of batches are the same ones.
+        # Entities of batches are the same ones: those of the newest count.
         steps = {
-            text: _of_newest(each, fresh.steps.get(text)) for text, each in known.steps.items()
+            text: structs.replace(each, n_entities=fresh.steps.get(text, each).n_entities)
+            for text, each in known.steps.items()
         }
         self._known, self._newest = replace(known, steps=steps), fresh
         if any(each.n_looked for each in fresh.steps.values()):
@@ -250,12 +251,12 @@ class AskingChoice(Choice):
         sides = [(text, name) for text in self.joins for name in self._names(text)]
         left = {each: self._left_of(*each) for each in sides}
         self._left = {each: found for each, found in left.items() if found is not None}
-        for text, each in self._steps.items():
+        for text, step in self._steps.items():
             counts = self._known.steps.get(text, StepCounts())
-            if isinstance(each, graph.SameEntity | graph.OtherEntities):
-                found = of_join(each, counts, self._known)
+            if isinstance(step, graph.SameEntity | graph.OtherEntities):
+                found = of_join(step, counts, self._known)
             else:
-                found = of_step(each, counts, self._known)
+                found = of_step(step, counts, self._known)
             if found is not None:
                 self._estimates[text] = found
 
@@ -320,20 +321,20 @@ class AskingChoice(Choice):
         if cost is None:
             return []
         costs = {way: cost.cost(way) for way in cost.ways()}
-        best = min(costs, key=lambda way: costs[way].cost.value)
+        best = min(costs, key=lambda way: costs[way].value)
         before, now = state.way, best
         if before is not None:
-            gain = 1.0 - costs[best].cost.value / max(cost.cost(before).cost.value, 1e-9)
+            gain = 1.0 - costs[best].value / max(cost.cost(before).value, 1e-9)
             now = best if gain >= MIN_GAIN and state.since >= SETTLED else before
         if self.is_held or now == before:
-            state.estimate = None if before is None else cost.cost(before).cost
+            state.estimate = None if before is None else cost.cost(before)
             return []
         state.way, state.since = now, 0
-        state.estimate = costs[now].cost
+        state.estimate = costs[now]
         state.promised = state.accuracy.corrected(state.estimate).value
         evidence = {
             "join": text,
-            "estimated_ns": {told(way): each.cost.value for way, each in costs.items()},
+            "estimated_ns": {told(way): each.value for way, each in costs.items()},
             "left": {name: each.left.value for name, each in cost.sides.items()},
             "took_ns": state.ns,
         }
@@ -345,8 +346,7 @@ class AskingChoice(Choice):
         for text in self.joins:
             cost = self._cost(text)
             if cost is not None:
-                costs = {way: cost.cost(way).cost.value for way in cost.ways()}
-                found[text] = min(costs, key=costs.__getitem__)
+                found[text] = min(cost.ways(), key=lambda way: cost.cost(way).value)
         return found
 
     # -- what people see ------------------------------------------------------------------------
@@ -375,17 +375,12 @@ class AskingChoice(Choice):
         return tuple(self._view(text, state) for text, state in self._states.items())
 
     def _view(self, text: str, state: JoinState) -> JoinView:
-        known = self._newest.joins.get(text, JoinCounts()).sides
-        sides: Sequence[SideView] = [
-            SideView(
-                name,
-                self._left.get((text, name)),
-                known[name].n_left / known[name].n_asked
-                if name in known and known[name].n_asked
-                else None,
-            )
-            for name in self._names(text)
-        ]
+        newest = self._newest.joins.get(text, JoinCounts()).sides
+        sides = []
+        for name in self._names(text):
+            side = newest.get(name, SideCounts())
+            left = side.n_left / side.n_asked if side.n_asked else None
+            sides.append(SideView(name, self._left.get((text, name)), left))
         estimate = state.estimate
         if estimate is not None:
             estimate = state.accuracy.corrected(estimate)
@@ -395,7 +390,17 @@ class AskingChoice(Choice):
 
     def snapshot(self) -> Learned:
         """Return the learned state."""
-        return Learned.of(self._known, self._accuracy, self._states)
+        known = self._known
+        return Learned(
+            dict(known.steps),
+            dict(known.joins),
+            {name: each.to_state() for name, each in known.coefs.items()},
+            dict(self._accuracy),
+            {
+                text: SavedJoin(plain(each.way), each.accuracy, dict(each.sides), dict(each.prices))
+                for text, each in self._states.items()
+            },
+        )
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned.
@@ -420,11 +425,6 @@ class AskingChoice(Choice):
                 )
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
         self._expect()
-
-
-def _of_newest(known: StepCounts, fresh: StepCounts | None) -> StepCounts:
-    """Return counts of all batches with the entities of the newest: they are the same ones."""
-    return known if fresh is None else structs.replace(known, n_entities=fresh.n_entities)
 
 
 def _at_most_one(given: Estimate) -> Estimate:
@@ -521,30 +521,6 @@ class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     coefs: dict[str, dict[str, Any]] = {}
     steps: dict[str, Accuracy] = {}
     joins: dict[str, SavedJoin] = {}
-
-    @classmethod
-    def of(
-        cls,
-        known: ModelProfile,
-        steps: Mapping[str, Accuracy],
-        joins: Mapping[str, JoinState],
-    ) -> Self:
-        """Return it of what is known."""
-        return cls(
-            dict(known.steps),
-            dict(known.joins),
-            {name: each.to_state() for name, each in known.coefs.items()},
-            dict(steps),
-            {
-                text: SavedJoin(
-                    plain(each.way),
-                    each.accuracy,
-                    dict(each.sides),
-                    each.prices,
-                )
-                for text, each in joins.items()
-            },
-        )
 
     def profile(self) -> ModelProfile:
         """Return what was known."""

@@ -18,9 +18,10 @@ values of entities that go together.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
+from msgspec import structs
 
 from eddyline.estimates import filters, results
 from eddyline.estimates.filters import Estimate, Times
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from eddyline.estimates.histograms import CoefHistogram
-    from eddyline.estimates.plans import PlanCost
     from eddyline.models import graph
     from eddyline.models.solving.expressions import Condition
 
@@ -67,7 +67,18 @@ MAX_GROUPS = 6
 """Entities of which single ones are told apart, for extremes over entities."""
 
 
-class StepCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Counts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Numbers that add up, field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(getattr(self, f) + getattr(other, f) for f in self.__struct_fields__))
+
+    def times(self, share: float) -> Self:
+        """Return the same, of which each segment counts so much."""
+        return type(self)(*(share * getattr(self, f) for f in self.__struct_fields__))
+
+
+class StepCounts(_Counts, frozen=True, forbid_unknown_fields=True):
     """What came out of a step, and what came in."""
 
     n_in: float = 0.0
@@ -90,16 +101,12 @@ class StepCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether entities, or both sides of a join, begin their segments together."""
         return self.n_aligned > self.n_looked / 2
 
-    def __add__(self, other: StepCounts) -> StepCounts:
-        return StepCounts(*(getattr(self, f) + getattr(other, f) for f in self.__struct_fields__))
-
-    def times(self, share: float) -> StepCounts:
+    def times(self, share: float) -> Self:
         """Return the same, of which each segment counts so much; entities stay what they are."""
-        counts = {f: share * getattr(self, f) for f in self.__struct_fields__}
-        return StepCounts(**counts | {"n_entities": self.n_entities})
+        return structs.replace(super().times(share), n_entities=self.n_entities)
 
 
-class SideCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SideCounts(_Counts, frozen=True, forbid_unknown_fields=True):
     """What a join asked of one side before."""
 
     n: float = 0.0
@@ -110,13 +117,6 @@ class SideCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of these, those that may be in a result."""
     ns: float = 0.0
     """The time that asking took (ns)."""
-
-    def __add__(self, other: SideCounts) -> SideCounts:
-        return SideCounts(*(getattr(self, f) + getattr(other, f) for f in self.__struct_fields__))
-
-    def times(self, share: float) -> SideCounts:
-        """Return the same, of which each segment counts so much."""
-        return SideCounts(*(share * getattr(self, each) for each in self.__struct_fields__))
 
 
 class JoinCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -256,8 +256,8 @@ class JoinCost:
             found.append((two, one) if later else (one, two))
         return found
 
-    def cost(self, way: Way) -> PlanCost:
-        """Return what a way costs for each segment that comes in on either side."""
+    def cost(self, way: Way) -> Estimate:
+        """Return what a way costs for each segment that comes in on either side (ns)."""
         outputs, pairs, before = [], Node(0.0, Estimate.exactly(self.n_pairs)), ONE
         for name in way:
             side = self.sides[name]

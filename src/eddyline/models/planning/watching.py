@@ -61,8 +61,8 @@ SAME = (Where, Within, Sample, Changes)
 """Steps of which attributes come out as they are."""
 
 
-class Work(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What tasks did; work of several adds up."""
+class Work(Struct, frozen=True, omit_defaults=True):
+    """What tasks did; work of several adds up. Earlier versions saved more, which is ignored."""
 
     ns: dict[str, int] = {}
     """Time by step (ns)."""
@@ -74,10 +74,6 @@ class Work(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Results whose error is above the bound that was asked of them."""
     n_looked_at: int = 0
     """Entities that were looked at, once for each batch."""
-    n_asked: dict[str, int] = {}
-    """Segments that a join asked before it, by ``"<join>: <side>"``."""
-    n_left_out: dict[str, int] = {}
-    """Of these, those that are in no result."""
 
     def __add__(self, other: Work) -> Work:
         return Work(
@@ -86,36 +82,7 @@ class Work(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
             _largest(self.off, other.off),
             self.n_beyond + other.n_beyond,
             self.n_looked_at + other.n_looked_at,
-            dict(Counter(self.n_asked) + Counter(other.n_asked)),
-            dict(Counter(self.n_left_out) + Counter(other.n_left_out)),
         )
-
-
-class Stopwatch(graph.Watch):
-    """The time of a task by what it does."""
-
-    def __init__(self, clock: Clock = time.perf_counter_ns) -> None:
-        self._clock, self._began = clock, clock()
-        self.ns: Counter[str] = Counter()
-
-    @contextmanager
-    def on(self, what: object) -> Iterator[None]:
-        """Count the time of something by its name."""
-        began = self._clock()
-        yield
-        self.ns[str(what)] += self._clock() - began
-
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Leave out the time of others."""
-        began = self._clock()
-        yield
-        self._began += self._clock() - began
-
-    def spent(self) -> dict[str, int]:
-        """Return the time so far; what nothing has counted is of ``STATE``."""
-        others = self._clock() - self._began - self.ns.total()
-        return dict(self.ns + Counter({STATE: others}))
 
 
 def made_by(maker: Fit | Declared) -> str:
@@ -188,7 +155,7 @@ FIRST = 256
 """Segments, those that begin first, by which it is told whether entities begin them together."""
 
 
-class Watching(Stopwatch):
+class Watching(graph.Watch):
     """Looks on while a task runs a graph.
 
     Args:
@@ -197,11 +164,32 @@ class Watching(Stopwatch):
     """
 
     def __init__(self, clock: Clock = time.perf_counter_ns, *, samples: bool = False) -> None:
-        super().__init__(clock)
+        self._clock, self._began, self._samples = clock, clock(), samples
+        self.ns: Counter[str] = Counter()
+        """Time by step (ns)."""
         self.profile = ModelProfile()
-        self._samples = samples
         self._tallies: dict[str, _JoinTally] = {}
         self._done: Counter[str] = Counter()
+        """Segments that were sampled, by slot."""
+
+    @contextmanager
+    def on(self, what: object) -> Iterator[None]:
+        """Count the time of something by its name."""
+        began = self._clock()
+        yield
+        self.ns[str(what)] += self._clock() - began
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out the time of others."""
+        began = self._clock()
+        yield
+        self._began += self._clock() - began
+
+    def spent(self) -> dict[str, int]:
+        """Return the time so far; what nothing has counted is of ``STATE``."""
+        others = self._clock() - self._began - self.ns.total()
+        return dict(self.ns + Counter({STATE: others}))
 
     def tally(self, node: SameEntity | OtherEntities) -> Tally:
         """Return what takes note of the work of a join."""
@@ -258,20 +246,6 @@ class Watching(Stopwatch):
                 made = histogram_of(segments.take(rows), slot)
                 found.append((slot.name, made.weighted(len(segments) / len(rows))))
         return found
-
-
-def asked_of(profile: ModelProfile) -> Work:
-    """Return what joins asked before them."""
-    sides = {
-        f"{text}: {name}": side
-        for text, each in profile.joins.items()
-        for name, side in each.sides.items()
-        if side.n_asked
-    }
-    return Work(
-        n_asked={name: int(each.n_asked) for name, each in sides.items()},
-        n_left_out={name: int(each.n_asked - each.n_left) for name, each in sides.items()},
-    )
 
 
 def histogram_of(segments: Segments, slot: SlotOf) -> CoefHistogram:

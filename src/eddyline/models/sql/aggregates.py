@@ -197,9 +197,8 @@ class Aggregates:
         return None
 
     def _check_functions(self) -> None:
-        made = [*self._made.values()]
-        first = made[0]
-        for each in made[1:]:
+        first, *others = self._made.values()
+        for each in others:
             if each.function != first.function or first.function in {"min", "max"}:
                 message = (
                     f"{first.function}({first.text}) and {each.function}({each.text}) are asked in "
@@ -234,7 +233,7 @@ class Aggregates:
                 message = f"GROUP BY takes keys of the entities, got {part.text}"
                 self._statement.refuse(message, part.start)
             found.append(mentions[0].column)
-        first = next(iter(self._made.values()))
+        first = self._first_made
         if {*found} != {*keys} and first.distance is not None:
             message = (
                 "the average of a distance is of each pair: GROUP BY "
@@ -243,11 +242,15 @@ class Aggregates:
             self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
         return keys if {*found} == {*keys} else tuple(dict.fromkeys(found))
 
+    @property
+    def _first_made(self) -> Aggregated:
+        return next(iter(self._made.values()))
+
     # -- results ----------------------------------------------------------------------------------
 
     def rows(self) -> tuple[Node, dict[str, str]]:
         """Return the aggregates at the ends of windows, and what the columns of rows are called."""
-        first = next(iter(self._made.values()))
+        first = self._first_made
         if first.distance is None:
             node = self._computed(self._slide)
             return node, {name: self._name(each) for name, each in self._aliases.items()}
@@ -273,7 +276,7 @@ class Aggregates:
         """Return the aggregates, at ticks or as segments."""
         wanted = {each.name: each.text for each in self._made.values()}
         current = {each: quoted(each) for each in self._scope.attributes.values()}
-        first = next(iter(self._made.values()))
+        first = self._first_made
         node: Node = self._scope.node
         if wanted != current:
             node = Call(node, "select", (), wanted, first.start)
@@ -286,7 +289,7 @@ class Aggregates:
 
     def segments(self) -> Scope:
         """Return the aggregates as segments, where HAVING holds."""
-        first = next(iter(self._made.values()))
+        first = self._first_made
         if first.distance is not None:
             message = (
                 "the average of a distance is told at the ends of windows only: in the outermost "
@@ -329,7 +332,7 @@ class Aggregates:
     def conditions(self) -> tuple[str, ...]:
         """What HAVING asks of rows, in SQL over their columns."""
         side = self._scope.sides[0]
-        first = next(iter(self._made.values()))
+        first = self._first_made
         texts: list[str] = []
         for part in self._having:
             mentions = [*self._mentions(part.tree, "HAVING", side)]

@@ -13,11 +13,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.errors import NotSupportedError
 from eddyline.models.fitting.declared import read_equations
 from eddyline.models.solving.earth import coordinates
 from eddyline.models.sql.reader import Sources
@@ -26,7 +25,7 @@ from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import aggregation_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind
 from eddyline.query.select.over import over_of
-from eddyline.sql.parsing import offset_of, refuse
+from eddyline.sql.parsing import offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -105,7 +104,7 @@ def read_exact(
         sources.are_bounded = True  # rows are asked, however near models would have to be
         made = sources.made(statement, source).node
         assert isinstance(made, Made)
-        _check_of_rows(made, text)
+        _check_of_rows(made, statement)
         if made.track:
             _check_no_position(statement, made, columns[made.stream])
         parts.append(ExactPart(made, tuple(_conditions(statement, made))))
@@ -138,7 +137,7 @@ def _check_has_rows(statement: Statement) -> None:
                 "other SELECTs of this query say EXACT and return rows, and this one has results "
                 "of models; write EXACT behind it, too, or a query of its own"
             )
-            _refuse(message, statement.text, clause.start)
+            statement.refuse(message, clause.start)
 
 
 def _check_kept_once(parts: Sequence[ExactPart], statements: Sequence[Statement]) -> None:
@@ -151,16 +150,15 @@ def _check_kept_once(parts: Sequence[ExactPart], statements: Sequence[Statement]
                 f"the segments {part.made.stream!r} are named twice in a query with EXACT; name "
                 "their rows in one of its parts, or write two queries"
             )
-            _refuse(message, statements[0].text, part.made.start)
+            statements[0].refuse(message, part.made.start)
 
 
 def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]) -> Expr:
     """Return the source of a SELECT that rows answer one by one."""
-    text = statement.text
     for word, why in _COMPUTED.items():
         if word in outputs.places:
-            _refuse(f"EXACT returns rows, and {why}; leave out {word}, or EXACT", text,
-                    outputs.places[word])  # fmt: skip
+            message = f"EXACT returns rows, and {why}; leave out {word}, or EXACT"
+            statement.refuse(message, outputs.places[word])
     (source, _), *joined = statement.sources
     inner = statement.of_source(source)
     has_models = any(models_behind(each) for each, _ in statement.sources)
@@ -169,19 +167,19 @@ def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]
             "EXACT is said of models, FROM s MODEL x WITHIN 0.5; this SELECT has none and returns "
             "rows, so leave EXACT out"
         )
-        _refuse(message, text, outputs.places[EXACT])
+        statement.refuse(message, outputs.places[EXACT])
     if joined:
         message = (
             "EXACT is of rows of one stream or table: a join of models pairs instants at which "
             f"there may be no rows; {_STREAM} join that"
         )
-        _refuse(message, text, offset_of(joined[0][0]))
+        statement.refuse(message, offset_of(joined[0][0]))
     if inner:
         message = "EXACT is of rows of a stream or table, and a subquery has results of models"
-        _refuse(f"{message}; write it behind the SELECT with MODEL", text, inner[0].own[0].start)
+        statement.refuse(f"{message}; write it behind the SELECT with MODEL", inner[0].own[0].start)
     if windows_behind(statement, source, source.alias_or_name):
         message = f"EXACT returns rows one by one, without a window; {_STREAM} give that a window"
-        _refuse(message, text, Sources.window_at(statement, source))
+        statement.refuse(message, Sources.window_at(statement, source))
     _check_row_wise(statement, aggregates)
     return source
 
@@ -200,56 +198,59 @@ def _conditions(statement: Statement, made: Made) -> Iterator[str]:
 
 def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
     """Refuse what is computed of several rows, and slopes."""
-    text = statement.text
     said = aggregation_of(statement, aggregates) or over_of(statement)
     if said is not None:
         message = (
             f"{said.said} of models is over time and of rows over their number, so that EXACT "
             f"could mean either; {_STREAM} aggregate that"
         )
-        _refuse(message, text, said.start)
+        statement.refuse(message, said.start)
     if statement.emits is not None:
         message = f"{statement.emits.upper()} is of joins and aggregates over rows"
-        _refuse(message, text, statement.emits_at)
-    where = statement.tree.args.get("where")
-    trees = [*(each.tree for each in statement.output_columns), *([where.this] if where else [])]
-    for call in (each for tree in trees for each in tree.find_all(exp.Anonymous)):
+        statement.refuse(message, statement.emits_at)
+    for call in _asked(statement, exp.Anonymous):
         if str(call.this).lower() == "d":
             message = "EXACT: d(…) is the slope of a model, and rows have none"
-            _refuse(message, text, offset_of(call))
+            statement.refuse(message, offset_of(call))
 
 
 def _check_no_position(statement: Statement, made: Made, columns: Sequence[str]) -> None:
     """Refuse a position: rows have only its latitude and longitude."""
     known = {each.lower() for each in columns}
     names = {TRACK, *coordinates(TRACK)} - known
-    where = statement.tree.args.get("where")
-    trees = [*(each.tree for each in statement.output_columns), *([where.this] if where else [])]
-    for node in (each for tree in trees for each in tree.find_all(exp.Column)):
+    for node in _asked(statement, exp.Column):
         if node.name.lower() in names:
             lat, lon = made.track
             message = (
                 f"EXACT: rows have no {node.name!r}, which is a position in metres; use their "
                 f"columns {lat} and {lon}, such as {lat} > 47 AND {lon} < -122"
             )
-            _refuse(message, statement.text, offset_of(node))
+            statement.refuse(message, offset_of(node))
 
 
-def _check_of_rows(made: Made, text: str) -> None:
+def _asked(statement: Statement, kind: type[Expr]) -> Iterator[Expr]:
+    """Yield the nodes of a kind in the output columns and in WHERE."""
+    where = statement.tree.args.get("where")
+    trees = [*(each.tree for each in statement.output_columns), *([where.this] if where else [])]
+    for tree in trees:
+        yield from tree.find_all(kind)
+
+
+def _check_of_rows(made: Made, statement: Statement) -> None:
     """Refuse segments without known rows, and attributes that are no columns of rows."""
     if made.read and not made.rows:
         message = (
             "EXACT: it is not known which rows these segments stand for; say their table: MODEL "
             "SEGMENTS OF tracks AT ts"
         )
-        _refuse(message, text, made.start)
+        statement.refuse(message, made.start)
     for name, equation in read_equations(dict(made.equations)).items() if made.equations else ():
         if (equation.column or "").lower() != name.lower():
             message = (
                 f"EXACT: rows have no {name!r}, which is computed of them; declare a column, such "
                 "as x = x + vx * t"
             )
-            _refuse(message, text, made.places.get(name, made.start))
+            statement.refuse(message, made.places.get(name, made.start))
 
 
 def _blank(text: str, *spans: tuple[int, int]) -> str:
@@ -257,7 +258,3 @@ def _blank(text: str, *spans: tuple[int, int]) -> str:
     for start, end in spans:
         text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
     return text
-
-
-def _refuse(message: str, text: str, start: int) -> NoReturn:
-    refuse(message, text, start, NotSupportedError)

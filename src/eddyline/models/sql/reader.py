@@ -4,7 +4,7 @@
 leave out rows by keys and by columns that are not modelled, before rows become segments. Conditions
 on modelled attributes are solved on segments.
 
-``Sources`` reads FROM: a stream or table with what MODEL says of its rows. ``joined`` reads joins:
+``Sources`` reads FROM: a stream or table with what MODEL says of its rows. ``_Join`` reads joins:
 the same entities at the same instants, or pairs of different ones.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -107,7 +107,9 @@ class _Reader:
         outputs: Outputs = statement.tree.meta.get(OUTPUTS) or Outputs()
         assert not outputs.is_exact  # ``exact.read_exact`` has read it
         self._check(statement)
-        _check_said(self._text, outputs)
+        if outputs.ranges and not outputs.bounds:
+            message = "ASSUMING is for bounds of results, and none is asked: write WITHIN 0.5, too"
+            refuse(message, self._text, outputs.places["ASSUMING"])
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
         asked = aggregates_in(statement)
@@ -188,7 +190,7 @@ class _Reader:
 
     def _selected(self, statement: Statement, scope: Scope, kind: ResultKind | None) -> list[Item]:
         times = () if kind is None else OF_TIME[kind]
-        items = Selection(statement, scope, scope.pair, times).items()
+        items = Selection(statement, scope, times).items()
         for each in items:
             if each.kind == "distance" and kind is not None:
                 message = (
@@ -230,7 +232,7 @@ class _Reader:
         for each in found:
             self._check_no_window(each)
         self._check_join(statement)
-        return joined(statement, self._calls, (found[0], found[1]), conjuncts)
+        return _Join(statement, self._calls, (found[0], found[1])).read(conjuncts)
 
     @staticmethod
     def _check_no_window(scope: Scope) -> None:
@@ -393,13 +395,6 @@ def _bounded(items: Sequence[Item]) -> list[str]:
     return [*points, *(each for each in names if each not in inside)]
 
 
-def _check_said(text: str, outputs: Outputs) -> None:
-    """Refuse ranges on which no bound depends."""
-    if outputs.ranges and not outputs.bounds:
-        message = "ASSUMING is for bounds of results, and none is asked: write WITHIN 0.5, too"
-        refuse(message, text, outputs.places["ASSUMING"])
-
-
 def _start(statement: Statement) -> int:
     """Return the offset of SELECT."""
     return statement.own[0].start
@@ -408,12 +403,12 @@ def _start(statement: Statement) -> int:
 # -- sources --------------------------------------------------------------------------------------
 
 
-_TAKEN: dict[str, tuple[str, ...]] = {
-    "equations": ("BY", "AT", "HORIZON"),
-    "bounds": ("BY", "AT", "MAX GAP", "WITH"),
-    "segments": ("AT",),
+_TAKEN: dict[str, tuple[str, tuple[str, ...]]] = {
+    "equations": ("declared", ("BY", "AT", "HORIZON")),
+    "bounds": ("fitted", ("BY", "AT", "MAX GAP", "WITH")),
+    "segments": ("read", ("AT",)),
 }
-"""The options of each way in which segments are made."""
+"""Each way in which segments are made, as a word, and its options."""
 
 
 class Sources:
@@ -443,7 +438,7 @@ class Sources:
         if not is_bare or source.args.get("db") or source.args.get("joins"):
             statement.refuse("FROM needs the name of a stream or table", offset_of(source))
         check_bare(statement, source)
-        stream = self._stream(source)
+        stream = self._named(str(source.name), offset_of(source.this))
         clauses = models_behind(source)
         if not clauses:
             message = (
@@ -474,7 +469,7 @@ class Sources:
                 "MODEL stands behind a stream; make one of the subquery (CREATE STREAM x AS …), "
                 "and write FROM x MODEL …"
             )
-            self._refuse(message, each.start)
+            refuse(message, self._text, each.start)
 
     @staticmethod
     def window_at(statement: Statement, source: Expr) -> int:
@@ -483,9 +478,6 @@ class Sources:
         spans = [*source.meta.get(WINDOWS, [])]
         spans += alias.meta.get(WINDOWS, []) if alias is not None else []
         return int(statement.tokens[spans[-1][0] - 1].start)
-
-    def _stream(self, source: Expr) -> str:
-        return self._named(str(source.name), offset_of(source.this))
 
     def _named(self, name: str, start: int) -> str:
         """Return the stream or table of a name."""
@@ -509,7 +501,7 @@ class Sources:
         bounds, places = self._bounds(clause, stream)
         for each in clause.names:
             if each.name.lower() in (key.lower() for key in keys):
-                self._refuse(f"{each.name!r} is modelled, and a key", each.start)
+                refuse(f"{each.name!r} is modelled, and a key", self._text, each.start)
         return Made(
             stream,
             keys,
@@ -545,9 +537,9 @@ class Sources:
 
     def _check_options(self, clause: ModelClause) -> None:
         kind = "bounds" if clause.bounds else "equations" if clause.equations else "segments"
-        said = {"bounds": "fitted", "equations": "declared", "segments": "read"}[kind]
+        said, taken = _TAKEN[kind]
         for word, at in clause.places.items():
-            if word not in _TAKEN[kind]:
+            if word not in taken:
                 message = f"{word} says nothing of attributes that are {said}; leave it out"
                 refuse(message, self._text, at)
         if "results" in clause.options:
@@ -617,9 +609,6 @@ class Sources:
             found[each.name] = equation.text
         return found
 
-    def _refuse(self, message: str, at: int) -> NoReturn:
-        refuse(message, self._text, at)
-
 
 # -- joins ----------------------------------------------------------------------------------------
 
@@ -638,21 +627,6 @@ class OfKeys:
     start: int
 
 
-def joined(
-    statement: Statement,
-    calls: Calls,
-    scopes: tuple[Scope, Scope],
-    conjuncts: Sequence[tuple[str, Fragment]],
-) -> Scope:
-    """Return two sources as one, with what ON and WHERE ask of both.
-
-    Raises:
-        QueryError: a name that is not there, or may be of either.
-        NotSupportedError: it is not said whether entities are the same, or different ones.
-    """
-    return _Join(statement, calls, scopes).read(conjuncts)
-
-
 def check_no_function(calls: Calls, scope: Scope, part: Fragment) -> None:
     """Refuse a function of the user where it would be asked of segments."""
     for node in calls.within(part.tree):
@@ -664,6 +638,8 @@ def check_no_function(calls: Calls, scope: Scope, part: Fragment) -> None:
 
 
 class _Join:
+    """Reads two sources as one, with what ON and WHERE ask of both."""
+
     def __init__(self, statement: Statement, calls: Calls, scopes: tuple[Scope, Scope]) -> None:
         self._statement, self._calls = statement, calls
         self._text = statement.text
@@ -676,7 +652,7 @@ class _Join:
         self.scope = Scope(self._text, sides, scopes[0].node, slides)
         self._of_keys: list[OfKeys] = []
         self._of_either: list[tuple[str, Mention]] = []
-        """Keys in conditions that may be of either side."""
+        """Keys of both sides in conditions that do not say which."""
         self._solved: list[tuple[Fragment, list[Mention]]] = []
 
     def read(self, conjuncts: Sequence[tuple[str, Fragment]]) -> Scope:
@@ -716,7 +692,13 @@ class _Join:
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
             at = self.scope.sides.index(mentions[0].side)
             self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)
-            self._of_either += [(word, each) for each in mentions if self._may_be_either(each)]
+            self._of_either += [
+                (word, each)
+                for each in mentions
+                if each.kind == "key"
+                and len(each.node.parts) == 1
+                and all(side.meaning(each.node.name) for side in self.scope.sides)
+            ]
         else:
             message = (
                 f"{word}: {part.text} asks of modelled attributes and of other columns at once, "
@@ -736,12 +718,6 @@ class _Join:
         if one.side is not self.scope.sides[0]:
             one, other, op = other, one, _MIRRORED[op]
         return OfKeys(op, one.column, other.column, part.start)
-
-    def _may_be_either(self, mention: Mention) -> bool:
-        """Return whether a key of both sides is written without saying which."""
-        name = mention.node.name
-        is_bare = mention.kind == "key" and len(mention.node.parts) == 1
-        return is_bare and all(each.meaning(name) is not None for each in self.scope.sides)
 
     # -- results ----------------------------------------------------------------------------------
 

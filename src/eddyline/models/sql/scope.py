@@ -320,7 +320,12 @@ class Scope:
     @property
     def keys(self) -> dict[str, str]:
         """The keys by their names; of sides of the same entities, of the first."""
-        return self._first([each.keys for each in self.sides])
+        found: dict[str, str] = {}
+        for side in self.sides:
+            for name, actual in side.keys.items():
+                if actual not in found.values():
+                    found[name if name not in found else actual] = actual
+        return found
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -339,14 +344,6 @@ class Scope:
     def distances(self) -> dict[str, Distance]:
         """The distances by name."""
         return {name: each for side in self.sides for name, each in side.distances.items()}
-
-    def _first(self, given: Sequence[Mapping[str, str]]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for names in given:
-            for name, actual in names.items():
-                if actual not in found.values():
-                    found[name if name not in found else actual] = actual
-        return found
 
     def on(self, node: Node) -> Scope:
         """Return the scope of other segments with the same columns."""
@@ -402,8 +399,7 @@ class Scope:
             QueryError: it cannot be read; the message shows where.
             NotSupportedError: no comparison of polynomials says the same.
         """
-        tree = self.over_segments(part.tree, mentions)
-        return condition_of(tree, self.text, self.names_of(mentions))
+        return condition_of(*self.over_segments(part.tree, mentions))
 
     def near(self, part: Fragment, mentions: Sequence[Mention]) -> Scope:
         """Return the scope of pairs of which a condition says how near they come, if it does."""
@@ -411,28 +407,35 @@ class Scope:
         return self if found is None else self.on(nearer(self.node, found))
 
     def nearness(self, part: Fragment, mentions: Sequence[Mention]) -> dict[str, float] | None:
-        """Return by how much attributes of both sides differ where a condition holds."""
-        tree = self.over_segments(part.tree, mentions)
+        """Return by how much attributes of both sides differ where a condition holds.
+
+        None if it is no distance, or sum of squares, below a number.
+        """
+        tree, text, names = self.over_segments(part.tree, mentions)
         if self.pair is None or not isinstance(tree, exp.LT | exp.LTE | exp.GT | exp.GTE):
             return None
-        names = self.names_of(mentions)
-        left, right = (arithmetic_of(e, self.text, names) for e in (tree.left, tree.right))
+        left, right = (arithmetic_of(each, text, names) for each in (tree.left, tree.right))
         if isinstance(tree, exp.GT | exp.GTE):
             left, right = right, left
-        found = nearness(left, right, self.pair)
-        return None if found is None else dict.fromkeys(*found)
+        most = constant(right)
+        if most is None or most < 0:
+            return None
+        axes = distance_axes(left, self.pair)
+        if axes is not None:
+            return dict.fromkeys(axes, most * (1 + SLACK))
+        axes = _axes(left, self.pair)
+        return None if axes is None else dict.fromkeys(axes, math.sqrt(most) * (1 + SLACK))
 
     def expression(self, part: Fragment, mentions: Sequence[Mention]) -> Expression:
         """Return arithmetic over attributes; errors as of ``condition``."""
-        tree = self.over_segments(part.tree, mentions)
-        return expression_of(tree, self.text, self.names_of(mentions))
+        return expression_of(*self.over_segments(part.tree, mentions))
 
     def is_length(self, part: Fragment, mentions: Sequence[Mention]) -> bool:
         """Return whether a part is a speed or a distance of positions; errors as above."""
-        tree, names = self.over_segments(part.tree, mentions), self.names_of(mentions)
-        found = is_length(tree, self.text, names)
+        over = self.over_segments(part.tree, mentions)
+        found = is_length(*over)
         if found:
-            arithmetic_of(tree, self.text, names)
+            arithmetic_of(*over)
         return found
 
     @staticmethod
@@ -444,9 +447,11 @@ class Scope:
         far = [each.side.distances[each.column] for each in mentions if each.kind == "distance"]
         return [*own, *(name for each in far for name in each.attributes)]
 
-    @staticmethod
-    def over_segments(tree: Expr, mentions: Sequence[Mention]) -> Expr:
-        """Return a tree whose names are those of the segments, at the places of the text."""
+    def over_segments(self, tree: Expr, mentions: Sequence[Mention]) -> tuple[Expr, str, list[str]]:
+        """Return a tree whose names are those of the segments, at the places of the text.
+
+        Also the text and these names, which readers of expressions take beside it.
+        """
         known = {id(each.node): each for each in mentions}
 
         def named(node: Expr) -> Expr:
@@ -459,7 +464,7 @@ class Scope:
 
         for each in mentions:
             each.node.meta["mention"] = id(each.node)
-        return tree.copy().transform(named)
+        return tree.copy().transform(named), self.text, self.names_of(mentions)
 
     def refuse(self, message: str, start: int) -> NoReturn:
         """Raise that something is not supported."""
@@ -534,19 +539,11 @@ class Selection:
     Args:
         statement: the SELECT.
         scope: what its names mean.
-        names: of the two sides, if its segments are of pairs.
         times: columns of time that may be named, if it is the outermost SELECT.
     """
 
-    def __init__(
-        self,
-        statement: Statement,
-        scope: Scope,
-        names: tuple[str, str] | None,
-        times: Sequence[str] = (),
-    ) -> None:
-        self.statement, self.scope = statement, scope
-        self._names, self._times = names, times
+    def __init__(self, statement: Statement, scope: Scope, times: Sequence[str]) -> None:
+        self.statement, self.scope, self._times = statement, scope, times
         self.text = statement.text
 
     def items(self) -> list[Item]:
@@ -649,15 +646,14 @@ class Selection:
 
     def distance(self, part: Fragment) -> Distance | None:
         """Return the distance that a part is, if it is one of the two sides of pairs."""
-        if self._names is None:
+        if self.scope.pair is None:
             return None
         mentions = self.scope.mentions(part.tree, "the distance")
-        tree = self.scope.over_segments(part.tree, mentions)
-        read = self.scope.names_of(mentions)
-        axes = distance_axes(arithmetic_of(tree, self.text, read), self._names)
+        over = self.scope.over_segments(part.tree, mentions)
+        axes = distance_axes(arithmetic_of(*over), self.scope.pair)
         if axes is None:
             return None
-        return Distance(axes, self.scope.rewritten(part, mentions), tuple(read))
+        return Distance(axes, self.scope.rewritten(part, mentions), tuple(over[2]))
 
 
 def checked(items: list[Item], text: str) -> list[Item]:
@@ -695,14 +691,16 @@ def projections(
     named = {each.text for each in items if each.kind == "time"}
     times = [each for each in OF_TIME[kind] if each not in named]
     instead = {} if kind == "segments" else earth.outputs([*columns.values()])
-    texts = [[_as(*each) for each in _columns(item, kind, columns, instead)] for item in items]
+    texts: list[list[str]] = []
     taken = {*times}
     for item in items:
-        for _, name in _columns(item, kind, columns, instead):
+        texts.append([])
+        for column, name in _columns(item, kind, columns, instead):
             if name.lower() in taken:
                 message = f"results have two columns {name!r}; give one another name with AS"
                 refuse(message, text, item.start, name=name)
             taken.add(name.lower())
+            texts[-1].append(_as(column, name))
     kinds = [each.kind in {"attribute", "distance"} for each in items]
     at = kinds.index(True) if any(kinds) else len(items)
     texts.insert(at, [identifier(each) for each in times])
@@ -750,23 +748,6 @@ def distance_axes(expression: Expression, names: tuple[str, str]) -> tuple[str, 
             axis = _axis(part, names)
             return None if axis is None else (axis,)
     return None
-
-
-def nearness(
-    left: Expression, right: Expression, names: tuple[str, str]
-) -> tuple[tuple[str, ...], float] | None:
-    """Return the attributes and the most by which they differ where ``left < right`` holds.
-
-    None if that is no distance, or sum of squares, below a number.
-    """
-    most = constant(right)
-    if most is None or most < 0:
-        return None
-    axes = distance_axes(left, names)
-    if axes is not None:
-        return axes, most * (1 + SLACK)
-    axes = _axes(left, names)
-    return None if axes is None else (axes, math.sqrt(most) * (1 + SLACK))
 
 
 def constant(expression: Expression) -> float | None:

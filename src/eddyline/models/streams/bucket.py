@@ -24,15 +24,14 @@ import pyarrow as pa
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
-from eddyline.models.entities.fronts import HELD, Books, KnownFronts, OpenRuns, RowFronts
+from eddyline.models.entities.fronts import HELD, EntityIndex, KnownFronts, OpenRuns, RowFronts
 from eddyline.models.entities.kept import CODE, codes_of
-from eddyline.models.entities.stages import Crossing, Flow, Looking
+from eddyline.models.entities.stages import Context, CrossStage, EntityStage, Flow
 from eddyline.models.fitting.bounds import n_outside
 from eddyline.models.fitting.fit import Fit, FitReport
 from eddyline.models.planning.watching import (
     Watching,
     Work,
-    asked_of,
     bounds_of_results,
     errors_of,
     made_by,
@@ -47,6 +46,7 @@ from eddyline.models.streams.plan import (
     NEVER,
     BucketReport,
     BucketState,
+    ModelCounts,
     RowCounts,
     Sketch,
     StageState,
@@ -58,19 +58,14 @@ from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from eddyline.data.arrays import Ints
-    from eddyline.models.entities.kept import EntityRun
+    from eddyline.models.entities.kept import Files
     from eddyline.models.fitting.fit import Part
     from eddyline.models.planning.watching import Clock
-    from eddyline.models.segments import Keyed
-    from eddyline.models.steps import Rows
-    from eddyline.models.streams.plan import Stage, StreamInput, StreamPlan
+    from eddyline.models.streams.plan import StreamPlan
     from eddyline.state.manifest import StatePlace
-    from eddyline.state.run_files import RunFile
-
-    Files = tuple[RunFile, ...]
 
 
 class BucketBatch:
@@ -100,20 +95,23 @@ class BucketBatch:
         cut: int = ANY,
         clock: Clock = time.perf_counter_ns,
     ) -> None:
-        self.plan, self.place, self.state, self.zone = plan, place, state, zone
+        self.plan, self.place, self.state = plan, place, state
         self.keys = (CODE, *plan.keys)
         self.until = max(until - offset, state.since)
         """The time of rows before which all are there (µs)."""
         self.report = BucketReport(bucket, state)
-        self._books = self._opened(state.wakes, state.entities)
+        self._index = self._opened(state)
         self._runs = {
             at: OpenRuns(place, state.rows.get(at, ()), self.keys, each.maker.time)
             for at, each in enumerate(plan.inputs)
             if isinstance(each.maker, Fit)
         }
         self._cut, self._watch = cut, Watching(clock, samples=plan.samples)
+        self._context = Context(place, zone, self._watch)
         self._observed: Any = None
+        self._waiting: dict[int, Files] = {}
         self._counts: dict[int, RowCounts] = {}
+        self._n_early = self._n_taken_back = 0
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield results, and keep what later ones need.
@@ -125,65 +123,51 @@ class BucketBatch:
         Raises:
             OSError: state cannot be read or written.
         """
-        plan, books = self.plan, self._books
-        waiting: dict[int, Files] = {}
-        due = [self._due(at, arrived[at], waiting) for at, _ in enumerate(plan.inputs)]
-        books.open(self._looked_at(due))
+        plan, index = self.plan, self._index
+        due = [self._due(at, rows) for at, rows in enumerate(arrived)]
+        index.open(self._looked_at(due))
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
-        fit = FitReport(
-            n_outside=sum(map(self._n_outside, plan.inputs, due)),
-            n_off_earth=sum(map(self._n_off_earth, plan.inputs, due)),
-        )
-        for part in parts:
-            fit += FitReport() if part is None else part.report
         flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
         segments: dict[int, Files] = {}
-        low = NEVER
         stages: dict[int, StageState] = {}
+        low = NEVER
         if len(plan.stages) == 1:
-            found, segments, low = self._in_one(flows)
+            found, (segments, low) = self._in_one(flows)
         else:
             found, stages = self._in_stages(flows)
-        n_results = 0
-        work = Work(n_looked_at=len(books.codes))
+        fit = self._fit_report(due, parts)
+        work = Work(n_looked_at=len(index.codes))
         for at, part in enumerate(parts):
             if part is not None:
                 work += Work(errors=errors_of(at, part.segments.segments))
         sketch = self._sketched(due, parts, found)
-        if found is not None and len(found):
-            n_results = len(found)
+        n_results = _size(found)
+        if found is not None and n_results:
             work += work_of_results(found, bounds_of_results(plan.node))
             with self._watch.paused():
                 yield found
-        wakes, entities = books.close(self._waits, {"told": low})
+        wakes, entities = index.close(self._waits, low)
         state = BucketState(
-            self.until,
-            {at: files for at, files in waiting.items() if files},
-            {at: runs.files for at, runs in self._runs.items() if runs.files},
-            wakes,
-            entities,
-            segments,
-            low,
-            stages,
-            {at: counts for at, counts in self._counts.items() if counts != RowCounts()},
+            wakes=wakes,
+            entities=entities,
+            segments=segments,
+            low=low,
+            since=self.until,
+            waiting={at: files for at, files in self._waiting.items() if files},
+            rows={at: runs.files for at, runs in self._runs.items() if runs.files},
+            stages=stages,
+            counts={at: counts for at, counts in self._counts.items() if counts != RowCounts()},
         )
         work += Work(ns=self._watch.spent())
+        counts = ModelCounts(fit, n_results, self._n_early, self._n_taken_back, work)
         profile = self._watch.taken()
-        work += asked_of(profile)
         self.report = BucketReport(
-            self.report.bucket,
-            state,
-            n_results,
-            fit,
-            work=work,
-            sketch=sketch,
-            observed=self._observed,
-            profile=profile,
+            self.report.bucket, state, counts, sketch, self._observed, profile
         )
 
     # -- what is looked at ------------------------------------------------------------------------
 
-    def _due(self, at: int, arrived: pa.Table | None, waiting: dict[int, Files]) -> pa.Table | None:
+    def _due(self, at: int, arrived: pa.Table | None) -> pa.Table | None:
         """Return the rows of an input that event time has passed, and keep the others waiting."""
         maker = self.plan.inputs[at].maker
         if maker is None:
@@ -198,11 +182,10 @@ class BucketBatch:
             parts.append(arrived.filter(pa.array(~waits)))
             starts = times[waits]
             late = Kept({}, starts, starts, arrived.filter(pa.array(waits)).combine_chunks())
-        waiting[at] = held.after(self.until, late)
-        filled = [each for each in parts if len(each)]
-        n_new = (0 if arrived is None else len(arrived)) - sum(map(len, filled))
-        self._count(at, ahead=n_new)
-        return pa.concat_tables(filled) if filled else None
+        self._waiting[at] = held.after(self.until, late)
+        due = _together(parts)
+        self._count(at, ahead=_size(arrived) - _size(due))
+        return due
 
     def _count(self, at: int, *, ahead: int = 0, in_runs: int = 0) -> None:
         """Add to the counts of waiting rows of an input."""
@@ -211,7 +194,7 @@ class BucketBatch:
 
     def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
         """Return the codes of the entities to look at: of rows, and of those that wake up."""
-        return [*self._books.woken, *(codes_of(each) for each in due if each is not None)]
+        return [*self._index.woken, *(codes_of(each) for each in due if each is not None)]
 
     @cached_property
     def _waits(self) -> dict[str, int]:
@@ -219,58 +202,57 @@ class BucketBatch:
         makers = ((f"{HELD}{at}", each.maker) for at, each in enumerate(self.plan.inputs))
         return {"ranges": 0, **{kind: maker.wait_us for kind, maker in makers if maker}}
 
-    def _opened(self, wakes: Files, entities: tuple[EntityRun, ...]) -> Books:
-        return Books(self.place, self.state.since, self.until, wakes, entities)
+    def _opened(self, before: StageState) -> EntityIndex:
+        return EntityIndex(self.place, self.state.since, self.until, before)
 
-    @staticmethod
-    def _n_outside(given: StreamInput, due: pa.Table | None) -> int:
-        """Return how many rows have values that they were said not to have."""
-        if given.maker is None or due is None:
-            return 0
-        return n_outside(due, given.maker.assumed)
-
-    @staticmethod
-    def _n_off_earth(given: StreamInput, due: pa.Table | None) -> int:
-        """Return how many rows have a latitude or longitude that is out of range."""
-        if not isinstance(given.maker, Fit) or due is None:
-            return 0
-        return given.maker.n_off_earth(due)
+    def _fit_report(
+        self, due: Sequence[pa.Table | None], parts: Sequence[Part | None]
+    ) -> FitReport:
+        """Return what became of the rows that were looked at."""
+        report = FitReport()
+        for given, rows, part in zip(self.plan.inputs, due, parts, strict=True):
+            if rows is not None and given.maker is not None:
+                n_off = given.maker.n_off_earth(rows) if isinstance(given.maker, Fit) else 0
+                n_wrong = n_outside(rows, given.maker.assumed)
+                report += FitReport(n_outside=n_wrong, n_off_earth=n_off)
+            report += FitReport() if part is None else part.report
+        return report
 
     def _sketched(
         self, due: Sequence[pa.Table | None], parts: Sequence[Part | None], found: pa.Table | None
     ) -> Sketch:
         """Return what is drawn of a few entities; of early results, only the models."""
-        codes = self._books.codes
+        codes = self._index.codes
         drawn = codes[codes <= self._cut][:MOST_ENTITIES]
         results = None if self.plan.is_early else found
-        return sketched(self.plan.row_times, due, parts, results, drawn, self.zone)
+        return sketched(self.plan.row_times, due, parts, results, drawn, self._context.zone)
 
     # -- segments -------------------------------------------------------------------------------
 
     def _part(self, at: int, due: pa.Table | None) -> Part | None:
         """Return the segments of an input that are final, and keep the rows of the others."""
-        maker, books, kind = self.plan.inputs[at].maker, self._books, f"{HELD}{at}"
-        before, runs = self._held(at), self._runs.get(at)
-        tables = [each for each in (before, due) if each is not None]
-        if maker is None or not tables:
+        maker, index, runs = self.plan.inputs[at].maker, self._index, self._runs.get(at)
+        before = self._held(at)
+        if maker is None or (before is None and due is None):
             return None
-        rows = pa.concat_tables(tables) if runs is None else runs.marked(before, due)
+        rows = _together([before, due]) if runs is None else runs.marked(before, due)
+        assert rows is not None
         with self._watch.on(made_by(maker)):
-            known = books.kept.get(f"known{at}")
+            known = index.kept.get(f"known{at}")
             part = replace(maker, keys=self.keys).part(rows.combine_chunks(), self.until, known)
-        self._count(at, in_runs=len(part.held) - (0 if before is None else len(before)))
+        self._count(at, in_runs=len(part.held) - _size(before))
         held = part.held if runs is None else runs.taken(part.held)
         if len(held):
-            books.after[kind] = held, micros_of(held.column(maker.time))
+            index.after[f"{HELD}{at}"] = held, micros_of(held.column(maker.time))
         if part.known is not None and len(part.known):
-            books.after[f"known{at}"] = part.known, None
+            index.after[f"known{at}"] = part.known, np.zeros(len(part.known), np.int64)
         if runs is not None:
             runs.keep(self._fronts(at))
         return part
 
     def _held(self, at: int) -> pa.Table | None:
         """Return the rows of an input that are in no segment yet, of the entities looked at."""
-        found = self._books.kept.get(f"{HELD}{at}")
+        found = self._index.kept.get(f"{HELD}{at}")
         runs = self._runs.get(at)
         return found if found is None or runs is None else runs.before(found)
 
@@ -285,23 +267,27 @@ class BucketBatch:
 
     def _fronts(self, at: int) -> RowFronts:
         """Return how far the segments of each entity of an input are that has rows."""
-        books, kind = self._books, f"{HELD}{at}"
-        held, wait = books.after.get(kind), self._waits[kind]
-        return RowFronts(self.until, self.keys, books.codes, held, books.records, kind, wait)
+        index, kind = self._index, f"{HELD}{at}"
+        held, wait = index.after.get(kind), self._waits[kind]
+        return RowFronts(self.until, self.keys, index.codes, held, index.records, kind, wait)
 
     # -- results --------------------------------------------------------------------------------
 
-    def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files], int]:
+    def _in_one(
+        self, inputs: Sequence[Flow]
+    ) -> tuple[pa.Table | None, tuple[dict[int, Files], int]]:
         """Return the results of a graph that is not cut, and what it keeps of segments."""
         (stage,) = self.plan.stages
-        looking = self._looking(stage, self.keys, self._books, self.state)
-        flows, found = [inputs[each] for each in stage.inputs], None
-        if self._books.codes.size:
-            found = looking.results(flows)
-        else:
-            looking.add(flows)
-        self._observed = looking.observed
-        return found, looking.files, looking.low
+        flows = [inputs[each] for each in stage.inputs]
+        solved = EntityStage(stage, self._index, self.state, flows, self._context)
+        found = self._results(solved)
+        return found, solved.keep()
+
+    def _results(self, stage: EntityStage) -> pa.Table | None:
+        """Return the results of the last stage, if there are entities to look at."""
+        found = stage.results() if stage.index.codes.size else None
+        self._observed = stage.observed
+        return found
 
     def _in_stages(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, StageState]]:
         """Return the results of a graph that is cut into stages, and what these keep."""
@@ -314,38 +300,42 @@ class BucketBatch:
                 own = [each.as_one for each in own]
             before = self.state.stages.get(number, StageState())
             if stage.is_crossing:
-                crossing = Crossing(stage, before, self.place, self.zone, self._watch)
+                crossing = CrossStage(stage, before, self._context)
                 with self._watch.on(stage.node):
                     flows.append(crossing.flow(own))
                 states[number] = crossing.after
                 continue
-            books = self._opened(before.wakes, before.entities)
+            index = self._opened(before)
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
-            books.open([*books.woken, *fresh])
-            keys = (CODE, *stage.keys)
-            looking = self._looking(stage, keys, books, before)
+            index.open([*index.woken, *fresh])
+            solved = EntityStage(stage, index, before, own, self._context)
             if number < len(self.plan.stages) - 1:
-                flows.append(looking.flow(own))
-            elif books.codes.size:
-                found = looking.results(own)
-                self._observed = looking.observed
-            states[number] = self._closed(looking, books)
+                flows.append(solved.flow())
+            else:
+                found = self._results(solved)
+            states[number] = self._closed(solved)
         return found, states
 
-    def _looking(
-        self, stage: Stage, keys: tuple[str, ...], books: Books, before: BucketState | StageState
-    ) -> Looking:
-        return Looking(stage, keys, books, before, self.place, self.zone, self._watch)
-
-    def _closed(self, looking: Looking, books: Books) -> StageState:
+    def _closed(self, stage: EntityStage) -> StageState:
         """Return what a stage keeps; ranges are looked at again when time has passed their end."""
-        if "ranges" in books.after:
-            ranges, ends = books.after["ranges"]
-            assert ends is not None
+        index = stage.index
+        if "ranges" in index.after:
+            ranges, ends = index.after["ranges"]
             # What holds an entity is none of this stage's: it looks again at once.
-            books.after["ranges"] = ranges, np.maximum(ends, self.until)
-        wakes, entities = books.close({"ranges": 0}, {"told": looking.low})
-        return StageState(wakes, entities, looking.files, looking.low)
+            index.after["ranges"] = ranges, np.maximum(ends, self.until)
+        segments, low = stage.keep()
+        wakes, entities = index.close({"ranges": 0}, low)
+        return StageState(wakes, entities, segments, low)
+
+
+def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
+    """Return the rows of several tables; None if there are none."""
+    filled = [each for each in tables if each is not None and len(each)]
+    return pa.concat_tables(filled) if filled else None
+
+
+def _size(table: pa.Table | None) -> int:
+    return 0 if table is None else len(table)
 
 
 # -- early results --------------------------------------------------------------------------------
@@ -393,54 +383,40 @@ class EarlyBatch(BucketBatch):
     def __init__(self, *given: Any, version: int) -> None:
         super().__init__(*given)
         self._version = version
-        self._arrived: list[Ints] = []
-        self._waiting: dict[int, Files] = {}
-        self._n_early = self._n_taken_back = 0
+        self._arrived: Sequence[pa.Table | None] = ()
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield what is new and what is taken back; as of ``BucketBatch``."""
+        self._arrived = arrived
         yield from super().run(arrived)
-        self.report = replace(self.report, n_early=self._n_early, n_taken_back=self._n_taken_back)
-
-    def _due(self, at: int, arrived: pa.Table | None, waiting: dict[int, Files]) -> pa.Table | None:
-        found = super()._due(at, arrived, waiting)
-        if self.plan.inputs[at].maker is not None:
-            self._waiting[at] = waiting[at]
-            self._arrived += [] if arrived is None else [codes_of(arrived)]
-        return found
 
     def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
         """Return the codes of the entities to look at; of rows that wait, too, when they come."""
-        return [*super()._looked_at(due), *self._arrived]
+        arrived = (rows for at, rows in enumerate(self._arrived) if self.plan.inputs[at].maker)
+        return [*super()._looked_at(due), *(codes_of(each) for each in arrived if each is not None)]
 
-    def _in_one(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, Files], int]:
-        final, segments, low = super()._in_one(inputs)
-        return self._told(final) if self._books.codes.size else None, segments, low
+    def _results(self, stage: EntityStage) -> pa.Table | None:
+        final = super()._results(stage)
+        return self._told(final, stage) if stage.index.codes.size else None
 
-    def _looking(self, *given: Any) -> Looking:
-        self._looked = _Remembering(*given, self.place, self.zone, self._watch)
-        return self._looked
-
-    def _told(self, final: pa.Table | None) -> pa.Table | None:
+    def _told(self, final: pa.Table | None, stage: EntityStage) -> pa.Table | None:
         """Return what is new and what is taken back, and keep results that are not final."""
-        books, shape = self._books, self.plan.node.shape
+        index, shape = self._index, self.plan.node.shape
         waiting = [self._rows_that_wait(at) for at, _ in enumerate(self.plan.inputs)]
-        ended = _Ended(self, self._looked).results(waiting)
-        now = [
-            self._labelled(each, waiting)
-            for each in (final, ended)
-            if each is not None and len(each)
-        ]
-        if not now and EARLY not in books.kept:
+        ended = _Ended(self, stage).results(waiting)
+        both = (each for each in (final, ended) if each is not None)
+        now = _together([self._labelled(each, waiting) for each in both])
+        if now is None and EARLY not in index.kept:
             return None
-        n_final = 0 if final is None else len(final)
-        every = pa.concat_tables(now).combine_chunks() if now else None
-        found = revised(books.kept.get(EARLY), every, shape, self.keys)
+        n_final = _size(final)
+        every = None if now is None else now.combine_chunks()
+        found = revised(index.kept.get(EARLY), every, shape, self.keys)
         if every is not None and len(every) > n_final:
             self._keep(every.slice(n_final))
         self._n_early = int((found.places >= n_final).sum())
         self._n_taken_back = len(found.rows) - len(found.places)
-        return self._with_version(self._labelled(found.rows, waiting))
+        version = pa.array(np.full(len(found.rows), self._version, np.int64))
+        return self._labelled(found.rows, waiting).append_column(VERSION, version)
 
     def _keep(self, early: pa.Table) -> None:
         """Keep results that are not final.
@@ -448,19 +424,17 @@ class EarlyBatch(BucketBatch):
         What no row has come up to is labelled anew when event time has passed it.
         """
         ends = ends_of(early, self.plan.node.shape)
-        self._books.after[EARLY] = early, ends
+        self._index.after[EARLY] = early, ends
         waits = ~early.column(VALIDATED).to_numpy()
-        self._books.look_again(early.filter(pa.array(waits)), ends[waits] - 1)
+        self._index.look_again(early.filter(pa.array(waits)), ends[waits] - 1)
 
     def _rows_that_wait(self, at: int) -> pa.Table | None:
         """Return the rows of the entities looked at that event time has not passed yet."""
-        codes = self._books.codes
         files = self._waiting.get(at, ())
         held = HeldRows(self.place.files, self.place.runs, files, self.until)
         parts = [each.payload for each in held.before(FOREVER)]
-        taken = [each.filter(pa.array(np.isin(codes_of(each), codes))) for each in parts]
-        filled = [each for each in taken if len(each)]
-        return pa.concat_tables(filled) if filled else None
+        codes = self._index.codes
+        return _together([each.filter(pa.array(np.isin(codes_of(each), codes))) for each in parts])
 
     def _labelled(self, found: pa.Table, waiting: Sequence[pa.Table | None]) -> pa.Table:
         """Return results with whether event time or rows of their entity have come to their end.
@@ -483,58 +457,22 @@ class EarlyBatch(BucketBatch):
             found = found.drop_columns([VALIDATED])
         return found.append_column(VALIDATED, pa.array(is_checked))
 
-    def _with_version(self, found: pa.Table) -> pa.Table:
-        version = np.full(len(found), self._version, np.int64)
-        return found.append_column(VERSION, pa.array(version))
-
-
-class _Remembering(Looking):
-    """Keeps at hand the segments that it has looked at."""
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.seen: dict[int, list[pa.Table]] = {}
-        """Those of each input, kept ones first."""
-
-    def _kept_before(self, at: int, now: pa.Table | None, flows: Sequence[Flow]) -> pa.Table | None:
-        before = super()._kept_before(at, now, flows)
-        self.seen[at] = [each for each in (before, now) if each is not None and len(each)]
-        return before
-
-
-class _AtTheEnd(Looking):
-    """Looks at the same segments once more, and at those behind them; all is final."""
-
-    def __init__(self, of: _Remembering, books: Books) -> None:
-        super().__init__(of.stage, of.keys, books, BucketState(), of.place, of.zone, of.watch)
-        self._seen = of.seen
-
-    def _kept_before(
-        self,
-        at: int,
-        now: pa.Table | None,  # noqa: ARG002 - as of all
-        flows: Sequence[Flow],  # noqa: ARG002
-    ) -> pa.Table | None:
-        seen = self._seen.get(at)
-        return pa.concat_tables(seen) if seen else None
-
-    def _front(
-        self,
-        fronts: Sequence[Ints],
-        every: Mapping[int, Keyed | Rows],  # noqa: ARG002 - as of all
-    ) -> tuple[Ints, Ints]:
-        return np.full_like(fronts[0], FOREVER), np.full_like(fronts[0], FOREVER)
-
 
 class _Ended(BucketBatch):
-    """What a bucket would give if no row came any more, behind what is final; keeps nothing."""
+    """What a bucket would give if no row came any more, behind what is final; keeps nothing.
 
-    def __init__(self, of: EarlyBatch, looking: _Remembering) -> None:
-        super().__init__(of.plan, of.place, BucketState(), of.report.bucket, ENDED, 0, of.zone)
-        self._watch, self._of = of._watch, of
-        self._books.codes = looking.books.codes
-        self._books.kept = {kind: table for kind, (table, _) in looking.books.after.items()}
-        self._at_end = _AtTheEnd(looking, self._books)
+    Args:
+        batch: the batch that it ends, and
+        stage: whose segments are looked at once more, with those behind them.
+    """
+
+    def __init__(self, batch: EarlyBatch, stage: EntityStage) -> None:
+        bucket = batch.report.bucket
+        super().__init__(batch.plan, batch.place, BucketState(), bucket, ENDED)
+        self._watch, self._context = batch._watch, batch._context
+        self._batch, self._ended = batch, stage
+        self._index.codes = stage.index.codes
+        self._index.kept = {kind: table for kind, (table, _) in stage.index.after.items()}
 
     def results(self, waiting: Sequence[pa.Table | None]) -> pa.Table | None:
         """Return what the rows that wait give, and those that are held."""
@@ -542,8 +480,14 @@ class _Ended(BucketBatch):
         flows = [
             Flow(None if part is None else part.segments, KnownFronts(FOREVER)) for part in parts
         ]
-        return self._at_end.results([flows[each] for each in self.plan.stages[0].inputs])
+        stage = self._ended.stage
+        own = [flows[at] for at in stage.inputs]
+        last = EntityStage(stage, self._index, BucketState(), own, self._context)
+        if stage.looks_back:
+            both = zip(self._ended.tables, last.tables, strict=True)
+            last.tables = [[*before, *new] for before, new in both]
+        return last.results()
 
     def _held(self, at: int) -> pa.Table | None:
-        runs = self._of._runs.get(at)
+        runs = self._batch._runs.get(at)
         return super()._held(at) if runs is None else runs.held

@@ -28,7 +28,7 @@ from msgspec import field as struct_field
 from eddyline.data.arrays import distinct
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models import graph
-from eddyline.models.entities.kept import EntityRun, codes_of
+from eddyline.models.entities.kept import EntityRuns, Files, codes_of
 from eddyline.models.fitting.fit import Fit, FitReport
 from eddyline.models.planning.watching import Work
 from eddyline.models.segments import micros_of, table_of
@@ -47,7 +47,6 @@ from eddyline.models.steps import (
 from eddyline.query.steps import RESULT
 from eddyline.sql.parsing import quoted
 from eddyline.state.manifest import StatePart
-from eddyline.state.run_files import RunFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from eddyline.models.planning.expected import ModelProfile
     from eddyline.models.segments import Keyed
     from eddyline.models.steps import DifferentEntities, Shape
+    from eddyline.state.run_files import RunFile
 
 COMPONENT = "models"
 NEVER = np.iinfo(np.int64).min
@@ -66,11 +66,11 @@ NEVER = np.iinfo(np.int64).min
 class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The files of a stage of a bucket between batches."""
 
-    wakes: tuple[RunFile, ...] = ()
-    """When which entities are looked at although no segment of them comes."""
-    entities: tuple[EntityRun, ...] = ()
+    wakes: Files = ()
+    """When which entities are looked at although no row or segment of them comes."""
+    entities: EntityRuns = ()
     """By entity until when results were given, and ranges that may go on."""
-    segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    segments: dict[int, Files] = struct_field(default_factory=dict)
     """Segments that later results look back at, by what they are of; see ``Stage.inputs``."""
     low: int = NEVER
     """The instant (µs) at or before which segments have ended that nothing looks at any more."""
@@ -79,8 +79,8 @@ class StageState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     def files(self) -> Iterator[RunFile]:
         """All files."""
         yield from self.wakes
-        for every in self.segments.values():
-            yield from every
+        for files in self.segments.values():
+            yield from files
         for run in self.entities:
             yield from run.files.values()
 
@@ -94,24 +94,19 @@ class RowCounts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=T
     """Rows of open runs."""
 
 
-class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The files of a bucket between batches."""
+class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The files of a bucket between batches.
+
+    If its graph is one stage, these are the files of that stage, too. Records of entities also say
+    what is known of open runs.
+    """
 
     since: int = NEVER
     """The instant before which all rows have been looked at (µs)."""
-    waiting: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    waiting: dict[int, Files] = struct_field(default_factory=dict)
     """Rows from that instant on, by input."""
-    rows: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
+    rows: dict[int, Files] = struct_field(default_factory=dict)
     """Rows of open runs, by input; see ``entities.fronts``."""
-    wakes: tuple[RunFile, ...] = ()
-    """When which entities are looked at although no row of them comes."""
-    entities: tuple[EntityRun, ...] = ()
-    """By entity what is known of open runs and segments, until when results were given, and ranges
-    that may go on."""
-    segments: dict[int, tuple[RunFile, ...]] = struct_field(default_factory=dict)
-    """Segments that later results look back at, by input."""
-    low: int = NEVER
-    """The instant (µs) at or before which segments have ended that nothing looks at any more."""
     stages: dict[int, StageState] = struct_field(default_factory=dict)
     """Of graphs that are cut into stages what each keeps, by number."""
     counts: dict[int, RowCounts] = struct_field(default_factory=dict)
@@ -120,11 +115,9 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     @property
     def files(self) -> Iterator[RunFile]:
         """All files."""
-        own = (self.waiting, self.rows, self.segments)
-        for every in (self.wakes, *(files for each in own for files in each.values())):
-            yield from every
-        for run in self.entities:
-            yield from run.files.values()
+        yield from super().files
+        for files in (*self.waiting.values(), *self.rows.values()):
+            yield from files
         for stage in self.stages.values():
             yield from stage.files
 
@@ -142,8 +135,8 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     @property
     def n_segments(self) -> int:
         """Segments that are kept."""
-        every = (self.segments, *(each.segments for each in self.stages.values()))
-        return sum(file.n_rows for own in every for files in own.values() for file in files)
+        every = (each.segments.values() for each in (self, *self.stages.values()))
+        return sum(file.n_rows for kept in every for files in kept for file in files)
 
 
 class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,19 +152,35 @@ class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
+class ModelCounts(Struct, frozen=True, forbid_unknown_fields=True):
+    """What was done in a batch, or in all batches of a run, which is saved."""
+
+    total: FitReport = struct_field(default_factory=FitReport)
+    """What became of rows."""
+    n_results: int = 0
+    n_early: int = 0
+    """Of the results, those that were given before they were final."""
+    n_taken_back: int = 0
+    """Of the results, those that say that there is none any more."""
+    work: Work = Work()
+
+    def __add__(self, other: ModelCounts) -> ModelCounts:
+        return ModelCounts(
+            self.total + other.total,
+            self.n_results + other.n_results,
+            self.n_early + other.n_early,
+            self.n_taken_back + other.n_taken_back,
+            self.work + other.work,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class BucketReport:
     """What a bucket did in a batch."""
 
     bucket: int
     after: BucketState
-    n_results: int = 0
-    fit: FitReport = field(default_factory=FitReport)
-    n_early: int = 0
-    """Of the results, those that were given before they were final."""
-    n_taken_back: int = 0
-    """Of the results, those that say that there is none any more."""
-    work: Work = field(default_factory=Work)
+    counts: ModelCounts = field(default_factory=ModelCounts)
     sketch: Sketch | None = None
     """Of a few entities, to be drawn."""
     observed: Any = None
@@ -213,8 +222,17 @@ class StreamPlan:
 
     @property
     def together(self) -> tuple[str, ...]:
-        """The keys of which all entities that have them in common are in one bucket."""
-        return together(self.node, self.keys)
+        """The keys of which all entities that have them in common are in one bucket.
+
+        For pairs there are none: any two entities may be a pair.
+        """
+        found = self.keys
+        for each in graph.parts(self.node):
+            if isinstance(each, graph.OtherEntities):
+                return ()
+            if isinstance(each, graph.Unary) and isinstance(each.step, OverEntities):
+                found = tuple(name for name in found if name in each.step.by)
+        return found
 
     @property
     def row_times(self) -> tuple[str, ...]:
@@ -233,7 +251,7 @@ class StreamPlan:
 
 
 def check_streams(plan: StreamPlan) -> None:
-    """Check that what is asked can be told of streams as they go on.
+    """Check that what is asked can be told of streams without keeping all that was.
 
     Raises:
         OptionError: it is not said what a gap is.
@@ -246,7 +264,38 @@ def check_streams(plan: StreamPlan) -> None:
                 "row the last segment of an entity is over"
             )
             raise OptionError(msg)
-    check_stages(plan.node)
+    for pairs in graph.parts(plan.node):
+        if not isinstance(pairs, graph.OtherEntities) or not pairs.step.is_whole:
+            continue
+        # Only windows in which pairs are near may be asked of pairs for all their time.
+        if pairs.step.within and not _asks_near(plan.node, pairs, pairs.step):
+            msg = (
+                "of a stream, pairs that once come near are not told for all the time before: that "
+                "would be known when it is too late; leave out within or whole=True, ask for "
+                "avg_distance(…, below=…) of no more than within, or ask a batch DataFrame"
+            )
+            raise NotSupportedError(msg, within=dict(pairs.step.within))
+
+
+def _asks_near(node: graph.Node, part: graph.Node, pairs: DifferentEntities) -> bool:
+    """Return whether all that reads a part asks for windows in which pairs come that near."""
+    readers = [each for each in graph.parts(node) if part in graph.below(each)]
+    return bool(readers) and all(_is_near(node, each, pairs) for each in readers)
+
+
+def _is_near(node: graph.Node, reader: graph.Node, pairs: DifferentEntities) -> bool:
+    step = reader.step if isinstance(reader, graph.Unary) else None
+    axes = [tuple(f"{side}_{name}" for side in pairs.names) for name in pairs.within]
+    if isinstance(step, Project):
+        names = [name for both in axes for name in both]
+        if any(step.columns.get(name) != Attribute(name) for name in names):
+            return False
+    if isinstance(step, Within | Where | Project):
+        return _asks_near(node, reader, pairs)
+    if not isinstance(step, AverageDistance) or step.below is None:
+        return False
+    asked = {*step.axes.items(), *((other, one) for one, other in step.axes.items())}
+    return {*axes} <= asked and all(step.below <= most for most in pairs.within.values())
 
 
 # -- the step of a query --------------------------------------------------------------------------
@@ -323,21 +372,26 @@ class Stage:
     @property
     def told(self) -> graph.Node:
         """What is done with segments before ranges of them are told as changes."""
-        node = self.node
-        is_changes = isinstance(node, graph.Unary) and isinstance(node.step, Changes)
-        return node.of if is_changes and isinstance(node, graph.Unary) else node
+        match self.node:
+            case graph.Unary(Changes(), of):
+                return of
+        return self.node
 
     @property
     def ranges(self) -> RangeStep | None:
         """What makes these ranges of segments, if it has to come behind all that looks back."""
-        step = self.told.step if isinstance(self.told, graph.Unary) else None
-        return step if isinstance(step, RangeStep) else None
+        match self.told:
+            case graph.Unary(RangeStep() as step):
+                return step
+        return None
 
     @property
     def given(self) -> graph.Node:
         """What is done with segments before that."""
-        told = self.told
-        return told.of if isinstance(told, graph.Unary) and self.ranges is not None else told
+        match self.told:
+            case graph.Unary(RangeStep(), of):
+                return of
+        return self.told
 
     @property
     def looks_back(self) -> bool:
@@ -426,63 +480,6 @@ class _Cutting:
 
         node = copy(root)
         return Stage(tuple(inputs), node)
-
-
-def together(node: graph.Node, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys of which all entities that have them in common are looked at together.
-
-    For pairs there are none: any two entities may be a pair.
-    """
-    found = keys
-    for each in graph.parts(node):
-        if isinstance(each, graph.OtherEntities):
-            return ()
-        if isinstance(each, graph.Unary) and isinstance(each.step, OverEntities):
-            found = tuple(name for name in found if name in each.step.by)
-    return found
-
-
-def check_stages(node: graph.Node) -> None:
-    """Check that what is asked of streams can be told without keeping all that was.
-
-    Raises:
-        NotSupportedError: a step that would have to look back at any time.
-    """
-    for each in graph.parts(node):
-        if isinstance(each, graph.OtherEntities) and each.step.is_whole and each.step.within:
-            _check_whole(node, each)
-
-
-def _check_whole(node: graph.Node, pairs: graph.OtherEntities) -> None:
-    """Refuse pairs for all their time, unless only windows in which they are near are asked."""
-    if not _asks_near(node, pairs, pairs.step):
-        msg = (
-            "of a stream, pairs that once come near are not told for all the time before: that "
-            "would be known when it is too late; leave out within or whole=True, ask for "
-            "avg_distance(…, below=…) of no more than within, or ask a batch DataFrame"
-        )
-        raise NotSupportedError(msg, within=dict(pairs.step.within))
-
-
-def _asks_near(node: graph.Node, part: graph.Node, pairs: DifferentEntities) -> bool:
-    """Return whether all that reads a part asks for windows in which pairs come that near."""
-    readers = [each for each in graph.parts(node) if part in graph.below(each)]
-    return bool(readers) and all(_is_near(node, each, pairs) for each in readers)
-
-
-def _is_near(node: graph.Node, reader: graph.Node, pairs: DifferentEntities) -> bool:
-    step = reader.step if isinstance(reader, graph.Unary) else None
-    axes = [tuple(f"{side}_{name}" for side in pairs.names) for name in pairs.within]
-    if isinstance(step, Project):
-        names = [name for both in axes for name in both]
-        if any(step.columns.get(name) != Attribute(name) for name in names):
-            return False
-    if isinstance(step, Within | Where | Project):
-        return _asks_near(node, reader, pairs)
-    if not isinstance(step, AverageDistance) or step.below is None:
-        return False
-    asked = {*step.axes.items(), *((other, one) for one, other in step.axes.items())}
-    return {*axes} <= asked and all(step.below <= most for most in pairs.within.values())
 
 
 # -- rows, segments and results to draw -----------------------------------------------------------

@@ -1,25 +1,32 @@
 """Models of a stream as they stand, for people: counts and bounds in words, and curves to draw.
 
-``ModelView`` and ``ModelRecord`` are read by the report, the page and the progress. ``ModelCounts``
-is what a run saves of them. ``pictures`` makes curves of a sketch: rows, pieces of polynomials,
-their bounds, and what was asked of them. A curve has values at instants; None interrupts it.
+``ModelView`` and ``ModelRecord`` are read by the report, the page and the progress. ``pictures``
+makes curves of a sketch: rows, pieces of polynomials, their bounds, and what was asked of them. A
+curve has values at instants; None interrupts it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
 from eddyline.models import graph
 from eddyline.models.entities.kept import CODE, codes_of
-from eddyline.models.fitting.fit import FitReport
-from eddyline.models.planning.watching import SAME, Work, bounds_of_results
-from eddyline.models.segments import COEF, ERR, in_seconds, list_matrix, micros_of, values_of
+from eddyline.models.planning.watching import SAME, bounds_of_results
+from eddyline.models.segments import (
+    COEF,
+    ERR,
+    Layout,
+    in_seconds,
+    keyed,
+    list_matrix,
+    micros_of,
+    values_of,
+)
 from eddyline.models.solving.expressions import Attribute
 from eddyline.models.steps import SINCE, TIME, UNTIL, Extremum, Integral, Project
 from eddyline.models.streams.plan import COMPONENT, Sketch
@@ -31,7 +38,9 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints
     from eddyline.models.fitting.bounds import Bound
     from eddyline.models.planning.choice import JoinView, StepView
-    from eddyline.models.streams.plan import BucketReport, BucketState, StreamPlan
+    from eddyline.models.planning.watching import Work
+    from eddyline.models.segments import Segments
+    from eddyline.models.streams.plan import BucketState, ModelCounts, StreamPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +121,8 @@ class ModelView:
     name: str
     step: str
     """What is fitted and solved, in words."""
-    total: FitReport
+    counts: ModelCounts
     """Of all batches of the run."""
-    n_results: int
     n_kept: int
     """Segments that later results look back at."""
     n_bytes: int
@@ -122,12 +130,6 @@ class ModelView:
     """One for each input that segments are made from."""
     bounds: str = ""
     """The bounds that results were given, and those in which inputs are, in words."""
-    n_early: int = 0
-    """Of the results, those that were given before they were final."""
-    n_taken_back: int = 0
-    """Of the results, those that take others back."""
-    work: Work = field(default_factory=Work)
-    """Of all batches."""
     asked: tuple[AskedBound, ...] = ()
     """The bound of each attribute, of models and of results."""
     sketch: Sketch = field(default_factory=Sketch)
@@ -150,12 +152,12 @@ class ModelView:
     @property
     def record(self) -> ModelRecord:
         """The record after a batch."""
-        total = self.total
+        counts, total = self.counts, self.counts.total
         untils = [each.until for each in self.waiting if each.n_open and each.until is not None]
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
-            total.n_dropped, total.n_broken, self.n_early, self.n_taken_back,
-            total.n_outside, self.work.n_beyond, self.work.ns, plan=self.ways,
+            total.n_dropped, total.n_broken, counts.n_early, counts.n_taken_back,
+            total.n_outside, counts.work.n_beyond, counts.work.ns, plan=self.ways,
             n_open=sum(each.n_open for each in self.waiting),
             open_until=max(untils, default=None),
         )  # fmt: skip
@@ -225,26 +227,6 @@ def told_bounds(plan: StreamPlan, inputs: Sequence[str]) -> tuple[AskedBound, ..
     return tuple(found)
 
 
-class ModelCounts(msgspec.Struct, forbid_unknown_fields=True):
-    """Counts of all batches, which are saved."""
-
-    total: FitReport = msgspec.field(default_factory=FitReport)
-    n_results: int = 0
-    n_early: int = 0
-    """Results that were given before they were final."""
-    n_taken_back: int = 0
-    """Rows that took results back."""
-    work: Work = Work()
-
-    def add(self, report: BucketReport) -> None:
-        """Count what a bucket did in a batch."""
-        self.total += report.fit
-        self.n_results += report.n_results
-        self.n_early += report.n_early
-        self.n_taken_back += report.n_taken_back
-        self.work += report.work
-
-
 # -- curves ---------------------------------------------------------------------------------------
 
 
@@ -276,39 +258,6 @@ class Picture:
     entity: str
     attribute: str
     curves: tuple[Curve, ...]
-
-
-class Pieces(NamedTuple):
-    """Polynomials on ranges, of one attribute: ``[n]`` each, coefficients ``[n, degree + 1]``."""
-
-    origin: Ints
-    lo: Ints
-    hi: Ints
-    coefs: Floats
-    error: Floats
-
-    def take(self, rows: Ints) -> Pieces:
-        """Return some of them."""
-        return Pieces(
-            self.origin[rows], self.lo[rows], self.hi[rows], self.coefs[rows], self.error[rows]
-        )
-
-    def from_(self, since: int) -> Pieces:
-        """Return what of them is behind an instant."""
-        cut = self._replace(lo=np.maximum(self.lo, since))
-        return cut.take(np.flatnonzero(self.hi >= since))
-
-    @property
-    def points(self) -> tuple[Ints, Floats]:
-        """Instants of each piece, and values there, ``[n, points]`` each."""
-        n = 2 if self.coefs.shape[1] <= 2 else PER_PIECE
-        length = (self.hi - self.lo)[:, None]
-        times = self.lo[:, None] + (length * np.linspace(0, 1, n)).astype(np.int64)
-        since = in_seconds(times - self.origin[:, None])
-        values = np.zeros(times.shape)
-        for power in range(self.coefs.shape[1] - 1, -1, -1):
-            values = values * since + self.coefs[:, power : power + 1]
-        return times, values
 
 
 def pictures(sketch: Sketch, plan: StreamPlan) -> tuple[Picture, ...]:
@@ -364,19 +313,19 @@ class _Drawing:
         pieces = self._pieces(at, name)
         if pieces is not None:
             bound = None if maker is None else maker.within.get(name)
-            times, values = pieces.points
-            far = _far(values, bound, pieces.error)
+            times, values = _points_of(pieces)
+            far = _far(values, bound, pieces.errors[name])
             curves = [_area(times, values, far), _line("model", times, values)]
         rows = self._rows.get(at)
         if rows is not None and name in rows.column_names:
             curves.append(_dots("rows", self._times(at), _values(rows, name)))
         return curves
 
-    def _pieces(self, at: int, name: str) -> Pieces | None:
+    def _pieces(self, at: int, name: str) -> Segments | None:
         table = self._segments.get(at)
         if table is None or COEF + name not in table.column_names or not len(table):
             return None
-        return _pieces_of(table, name).from_(self._since)
+        return _pieces_of(table, name, self._since)
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -397,12 +346,11 @@ class _Drawing:
             elif node.shape.kind == "samples":
                 curves = _of_samples(table, name, label, self._since, has_bound=source is None)
             else:
-                pieces = _pieces_of(table, name).from_(self._since)
-                times, values = pieces.points
-                curves = [_line("answer", times, values, label)]
-                curves += _points(pieces, label)
+                pieces = _pieces_of(table, name, self._since)
+                times, values = _points_of(pieces)
+                curves = [_line("answer", times, values, label), *_instants(pieces, label)]
                 if source is None:
-                    far = np.broadcast_to(pieces.error[:, None], values.shape)
+                    far = np.broadcast_to(pieces.errors[name][:, None], values.shape)
                     curves.insert(0, _area(times, values, far, "error"))
             found += [(place, each) for each in curves]
         return found
@@ -423,10 +371,8 @@ class _Drawing:
             (pieces.lo[:, None] <= until) & (pieces.hi[:, None] >= since[None, :])
         )
         cut = pieces.take(rows)
-        cut = cut._replace(
-            lo=np.maximum(cut.lo, since[ranges]), hi=np.minimum(cut.hi, until[ranges])
-        )
-        return [_line("answer", *cut.points, label), *_points(cut, label)]
+        cut = cut.cut(np.maximum(cut.lo, since[ranges]), np.minimum(cut.hi, until[ranges]))
+        return [_line("answer", *_points_of(cut), label), *_instants(cut, label)]
 
 
 def _source(node: graph.Node, name: str) -> tuple[int, str, bool] | None:
@@ -470,10 +416,24 @@ def _name(table: pa.Table, keys: Sequence[str]) -> str:
     return ", ".join(said) or "all rows"
 
 
-def _pieces_of(table: pa.Table, name: str) -> Pieces:
-    origin, lo, hi = (micros_of(table.column(each)) for each in ("origin", "lo", "hi"))
-    coefs, error = list_matrix(table.column(COEF + name)), values_of(table, [ERR + name])
-    return Pieces(origin, lo, hi, coefs, error[ERR + name])
+def _pieces_of(table: pa.Table, name: str, since: int) -> Segments:
+    """Return the segments of one attribute behind an instant."""
+    segments = keyed(table, Layout((), (name,))).segments
+    cut = segments.cut(np.maximum(segments.lo, since), segments.hi)
+    return cut.take(cut.hi >= since)
+
+
+def _points_of(pieces: Segments) -> tuple[Ints, Floats]:
+    """Return instants of each segment of one attribute, and values there, ``[n, points]`` each."""
+    (coefs,) = pieces.coefs.values()
+    n = 2 if coefs.shape[1] <= 2 else PER_PIECE
+    length = (pieces.hi - pieces.lo)[:, None]
+    times = pieces.lo[:, None] + (length * np.linspace(0, 1, n)).astype(np.int64)
+    since = in_seconds(times - pieces.origin[:, None])
+    values = np.zeros(times.shape)
+    for power in range(coefs.shape[1] - 1, -1, -1):
+        values = values * since + coefs[:, power : power + 1]
+    return times, values
 
 
 def _values(table: pa.Table, name: str) -> Floats:
@@ -508,11 +468,11 @@ def _dots(kind: Kind, times: Ints, values: Floats, name: str = "") -> Curve:
     return _curve(kind, times, values, name=name, is_dotted=True)
 
 
-def _points(pieces: Pieces, name: str) -> list[Curve]:
-    """Return the pieces that are one instant, which no line shows."""
-    own = pieces.take(np.flatnonzero(pieces.lo == pieces.hi))
-    times, values = own.points
-    return [_dots("answer", times[:, 0], values[:, 0], name)] if len(own.lo) else []
+def _instants(pieces: Segments, name: str) -> list[Curve]:
+    """Return the segments that are one instant, which no line shows."""
+    own = pieces.take(pieces.lo == pieces.hi)
+    times, values = _points_of(own)
+    return [_dots("answer", times[:, 0], values[:, 0], name)] if len(own) else []
 
 
 def _curve(

@@ -61,7 +61,7 @@ class WithAlarms:
         if self._graph.is_streaming:
             return query_of(self._graph, partial(AlarmStep, alarms=alarms), options)
         graph = precise(self._graph)
-        session = next(iter(graph.sources.values())).df.sparkSession
+        session = graph.sources[0].df.sparkSession
         keys = session.createDataFrame([], StructType(graph.key_fields))
         binder = AlarmBinder(keys, graph.shape)
         asked = graph.then(AlarmRanges(binder.read(alarms.now()[1]))).then(Changes())

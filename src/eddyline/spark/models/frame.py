@@ -565,11 +565,7 @@ class _Options:
 
 
 def _check(given: Graph) -> None:
-    """Refuse segments that are not of one entity each, of a batch DataFrame.
-
-    Raises:
-        NotSupportedError: they are others.
-    """
+    """Refuse segments that are not of one entity each, of a batch DataFrame."""
     if given.is_streaming:
         msg = "a stream is drawn by its run: query.start(…).report(path)"
         raise NotSupportedError(msg)

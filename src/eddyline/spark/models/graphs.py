@@ -1,6 +1,6 @@
 """Graphs over segments of DataFrames: what calls build, checked, and as precise as results need.
 
-A ``Graph`` has sources and a tree of steps over them (``models.graph``). Each call of
+A ``Graph`` is a tree of steps (``models.graph``) whose leaves are sources. Each call of
 ``frame.Segments`` reads its arguments here and returns a graph with one more step. ``laying`` runs
 it as Spark plans, ``queries`` makes a query of it where a source is a stream.
 
@@ -60,36 +60,45 @@ WIDER = 0.25
 models leave these a little."""
 
 
-_NUMBERS = count()
-"""The numbers of sources, so that graphs can be joined as they are."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf(graph.Input):
+    """An input of a graph that has its source with it; its place counts for nothing."""
+
+    source: Source
+
+    @classmethod
+    def of(cls, source: Source) -> Leaf:
+        """Return the segments of a source."""
+        return cls(-1, source.shape, source)
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """What is done with sources, whose keys have the same names and types."""
 
-    sources: Mapping[int, Source]
-    """By the number of an input."""
     node: graph.Node
+    """Its inputs are leaves."""
 
     @classmethod
     def of(cls, source: Source) -> Graph:
         """Return the segments of a source as they are."""
-        return cls.over([source], graph.Input(0, source.shape))
+        return cls(Leaf.of(source))
 
-    @classmethod
-    def over(cls, sources: Sequence[Source], node: graph.Node) -> Graph:
-        """Return a graph over sources, whose inputs say the place of their source."""
-        numbered = dict(zip(_NUMBERS, sources))  # noqa: B905 - the numbers have no end
-        inputs = [graph.Input(at, source.shape) for at, source in numbered.items()]
-        return cls(numbered, graph.with_inputs(node, inputs))
+    @property
+    def sources(self) -> list[Source]:
+        """The sources in the order in which they are read."""
+        return [each.source for each in graph.parts(self.node) if isinstance(each, Leaf)]
 
     @property
     def placed(self) -> tuple[list[Source], graph.Node]:
         """The sources in the order in which they are read, and the graph over their places."""
-        sources = [*_read(self.node, self.sources).items()]
-        inputs = {at: graph.Input(n, source.shape) for n, (at, source) in enumerate(sources)}
-        return [source for _, source in sources], graph.with_inputs(self.node, inputs)
+        places = count()
+
+        def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
+            is_leaf = isinstance(part, Leaf)
+            return graph.Input(next(places), part.shape) if is_leaf else graph.over(part, read)
+
+        return self.sources, graph.rebuilt(self.node, change)
 
     @property
     def shape(self) -> Shape:
@@ -99,19 +108,19 @@ class Graph:
     @property
     def key_fields(self) -> list[StructField]:
         """Name and type of each key."""
-        return fields_of(self.node, lambda each: self.sources[each.at].key_fields)
+        return fields_of(self.node, _key_fields)
 
     @property
     def types(self) -> list[tuple[str, str]]:
         """Name and type of keys, and of what says the time."""
-        time = next(iter(self.sources.values())).time_type
+        time = self.sources[0].time_type
         keys = [(each.name, each.dataType.simpleString()) for each in self.key_fields]
         return [*keys, ("lo", time.simpleString())]
 
     @property
     def is_streaming(self) -> bool:
         """Whether a source is a stream."""
-        return any(each.is_streaming for each in self.sources.values())
+        return any(each.is_streaming for each in self.sources)
 
     @property
     def df(self) -> DataFrame:
@@ -129,8 +138,8 @@ class Graph:
     def laid(self) -> Source:
         """The segments that come out, as a source."""
         raw = None
-        if isinstance(self.node, graph.Input):
-            source = self.sources[self.node.at]
+        if isinstance(self.node, Leaf):
+            source = self.node.source
             raw = source.raw
             if isinstance(source.maker, Fit):
                 raw = RawRows(source.df, source.maker.time, source.maker.places)
@@ -140,7 +149,7 @@ class Graph:
 
     def then(self, step: Step) -> Graph:
         """Return the graph with one more step."""
-        return replace(self, node=graph.Unary(step, self.node))
+        return Graph(graph.Unary(step, self.node))
 
     def onto(self, *attributes: str) -> Graph:
         """Return the graph with some of its attributes."""
@@ -153,37 +162,31 @@ class Graph:
         A group has or has not all of its entities: it is asked of these. Pairs have keys of their
         own.
         """
-        numbers = dict(zip(self.sources, _NUMBERS))  # noqa: B905 - the numbers have no end
+        made: dict[int, graph.Node] = {}
 
-        def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
-            if isinstance(part, graph.Input):
-                return replace(part, at=numbers[part.at])
-            if isinstance(part, graph.OtherEntities):
-                return replace(part, conditions=(*part.conditions, condition))
-            return graph.over(part, read)
+        def asked(part: graph.Node) -> graph.Node:
+            if id(part) not in made:
+                if isinstance(part, Leaf):
+                    made[id(part)] = Leaf.of(part.source.where(condition))
+                elif isinstance(part, graph.OtherEntities):
+                    made[id(part)] = replace(part, conditions=(*part.conditions, condition))
+                else:
+                    made[id(part)] = graph.over(part, [*map(asked, graph.below(part))])
+            return made[id(part)]
 
-        node = graph.rebuilt(self.node, change)
-        asked = {each.at for each in graph.parts(node) if isinstance(each, graph.Input)}
-        sources = {
-            numbers[at]: source.where(condition)
-            for at, source in self.sources.items()
-            if numbers[at] in asked
-        }
-        return Graph(_read(node, {**self.sources, **sources}), node)
+        return Graph(asked(self.node))
 
     def with_same(
         self, other: Graph, names: tuple[str, str], condition: Condition | None, text: str | None
     ) -> Graph:
         """Return a join of the same entities; see ``graph.SameEntity``."""
         left, right = _apart(self.node), _apart(other.node)
-        node = graph.SameEntity(left, right, names, condition, text)
-        return Graph({**self.sources, **other.sources}, node)
+        return Graph(graph.SameEntity(left, right, names, condition, text))
 
     def with_others(self, other: Graph | None, step: DifferentEntities) -> Graph:
         """Return pairs of different entities; see ``laying.paired``."""
         right = self if other is None else other
-        node = graph.OtherEntities(self.node, right.node, step)
-        return Graph({**self.sources, **right.sources}, node)
+        return Graph(graph.OtherEntities(self.node, right.node, step))
 
     def __str__(self) -> str:
         roots, node = self.placed
@@ -192,11 +195,9 @@ class Graph:
         return "; ".join(said)
 
 
-def _read(node: graph.Node, sources: Mapping[int, Source]) -> dict[int, Source]:
-    """Return the sources that a graph reads, in the order in which it does."""
-    return {
-        each.at: sources[each.at] for each in graph.parts(node) if isinstance(each, graph.Input)
-    }
+def _key_fields(leaf: graph.Input) -> list[StructField]:
+    assert isinstance(leaf, Leaf)
+    return leaf.source.key_fields
 
 
 def _apart(node: graph.Node) -> graph.Node:
@@ -230,19 +231,14 @@ def fields_of(
 
 def settled(given: Graph) -> Graph:
     """Return a graph whose pairs and values over entities that are of no stream are sources."""
-    sources = {**given.sources}
 
     def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
-        made = graph.over(part, read)
-        own = Graph(_read(made, sources), made)
-        if not graph.is_crossing(made) or own.is_streaming:
-            return made
-        at = next(_NUMBERS)
-        sources[at] = Source(own.df, own.shape)
-        return graph.Input(at, own.shape)
+        made = Graph(graph.over(part, read))
+        if not graph.is_crossing(made.node) or made.is_streaming:
+            return made.node
+        return Leaf.of(Source(made.df, made.shape))
 
-    node = graph.rebuilt(given.node, change)
-    return Graph(_read(node, sources), node)
+    return Graph(graph.rebuilt(given.node, change))
 
 
 def precise(given: Graph, *, measures: bool = True) -> Graph:
@@ -356,8 +352,7 @@ def _with_bounds(
         maker = replace(maker, assumed=kept)
         shape = Shape(root.shape.keys, tuple(maker.columns))
         sources[at] = replace(root, maker=maker, shape=shape)
-    inputs = [graph.Input(at, source.shape) for at, source in enumerate(sources)]
-    return Graph.over(sources, graph.with_inputs(node, inputs, found.put_in))
+    return Graph(graph.with_inputs(node, [*map(Leaf.of, sources)], found.put_in))
 
 
 # -- what callers give ----------------------------------------------------------------------------

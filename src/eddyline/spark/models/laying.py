@@ -187,7 +187,7 @@ def as_modelled(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
-        task, reading = _task(how.tables, node, [first.shape]), first.reading()
+        task, reading = _solving(node, [first.shape], how.tables), first.reading()
         if reading is not None:
             return segments_of_files(first.df.sparkSession, reading, task, schema)
         ordered = by_entity(rows_to_fit(first.df, how), keys, how.time)
@@ -196,8 +196,7 @@ def as_modelled(
     if isinstance(node, graph.Input):
         return segments
     placed = by_entity(segments, keys) if is_whole else segments
-    task = _task(gathered, node, [each.shape for each in sources])
-    return map_batches(placed, task, schema)
+    return map_batches(placed, _solving(node, [each.shape for each in sources]), schema)
 
 
 def _last_stage(sources: Sequence[Source], node: graph.Node) -> tuple[Sequence[Source], graph.Node]:
@@ -222,23 +221,14 @@ def _last_stage(sources: Sequence[Source], node: graph.Node) -> tuple[Sequence[S
 
 def over_entities(source: Source, step: OverEntities) -> DataFrame:
     """Return the value of entities: what counts of each task's ones, then of all tasks'."""
-    given = source.shape
-    layout, by = given.layout, step.by
-    shape = step.shape(given)
-
-    def partial(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        yield from graph.stepped(gathered(batches), step.partial, layout)
-
-    def final(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        whole = entity_blocks(gathered(batches), by)
-        yield from graph.stepped(whole, step.run, layout)
-
+    given, by = source.shape, step.by
+    layout = given.layout
+    partial = over_tables(lambda tables: graph.stepped(tables, step.partial, layout))
+    final = over_tables(lambda tables: graph.stepped(tables, step.run, layout), by)
     carried = schema_of(given, source.key_fields, source.time_type)
     few = map_batches(source.segments, partial, carried)
     grouped = [each for each in source.key_fields if each.name in by]
-    results = schema_of(shape, grouped, source.time_type)
+    results = schema_of(step.shape(given), grouped, source.time_type)
     return map_batches(by_entity(few, by), final, results)
 
 
@@ -297,21 +287,35 @@ def _in_cells(segments: DataFrame, group: str, cell: str, n: int) -> DataFrame:
     return exploded.withColumns({SIDE: F.col(f"{CELL}.col2"), CELL: F.col(f"{CELL}.col1")})
 
 
-def _task(
-    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]],
-    node: graph.Node,
-    shapes: Sequence[Shape],
+def over_tables(
+    work: Callable[[Iterator[pa.Table]], Iterator[pa.RecordBatch]],
+    keys: Sequence[str] | None = None,
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]] = gathered,
 ) -> Task:
-    layouts = [each.layout for each in shapes]
-    is_whole = graph.sees_entities(node)
+    """Return a task that does some work on tables.
+
+    Args:
+        work: on the tables of a task.
+        keys: if they are given, all rows of an entity are in one table.
+        read: makes tables of what the task gets.
+    """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         tables = read(batches)
-        whole = entity_blocks(tables, layouts[0].keys) if is_whole else tables
-        yield from graph.solved(whole, node, layouts)
+        yield from work(tables if keys is None else entity_blocks(tables, keys))
 
     return task
+
+
+def _solving(
+    node: graph.Node,
+    shapes: Sequence[Shape],
+    read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]] = gathered,
+) -> Task:
+    layouts = [each.layout for each in shapes]
+    keys = layouts[0].keys if graph.sees_entities(node) else None
+    return over_tables(lambda tables: graph.solved(tables, node, layouts), keys, read)
 
 
 def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
@@ -326,10 +330,14 @@ def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
 
 def _together(sources: Sequence[Source]) -> DataFrame:
     """Return the segments of several sources, and of which each is."""
-    marked = [
-        each.segments.withColumn(SIDE, F.lit(at).cast("int")) for at, each in enumerate(sources)
-    ]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), marked)
+    return united(
+        [each.segments.withColumn(SIDE, F.lit(at).cast("int")) for at, each in enumerate(sources)]
+    )
+
+
+def united(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of DataFrames, NULL where one has no such column."""
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
 def by_entity(df: DataFrame, keys: Sequence[str], *then: str) -> DataFrame:
@@ -394,12 +402,7 @@ class Versions:
         rows = by_entity(df.select(*columns, version.alias(_VERSION)), layout.keys)
         fields = [df.schema[each] for each in layout.keys]
         schema = schema_of(Shape(layout.keys, layout.attributes), fields, df.schema["lo"].dataType)
-
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            begin_task()
-            whole = entity_blocks(gathered(batches), layout.keys)
-            yield from graph.newest(whole, layout, _VERSION)
-
+        task = over_tables(lambda tables: graph.newest(tables, layout, _VERSION), layout.keys)
         return map_batches(rows, task, schema)
 
     def _check(self) -> None:
@@ -450,11 +453,7 @@ def _overlapping(rows: DataFrame, keys: list[Column]) -> Row | None:
     )
     ranges = rows.select(*keys, "lo", "hi", end.alias(_END))
     names = ranges.columns[: len(keys)]
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        yield from graph.spans(gathered(batches), names, ("hi", _END))
-
+    task = over_tables(lambda tables: graph.spans(tables, names, ("hi", _END)))
     spans = map_batches(ranges, task, ranges.schema)
     return _first(spans, names) and _first(ranges, names)
 

@@ -26,8 +26,14 @@ from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
 from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
-from eddyline.models.streams.plan import COMPONENT, BucketReport, ModelPart, Sketch
-from eddyline.models.streams.view import ModelCounts, ModelView, told_bounds, waiting_rows
+from eddyline.models.streams.plan import (
+    COMPONENT,
+    BucketReport,
+    ModelCounts,
+    ModelPart,
+    Sketch,
+)
+from eddyline.models.streams.view import ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema
@@ -44,6 +50,7 @@ from eddyline.spark.models.laying import (
     laid,
     rows_to_fit,
     schema_of,
+    united,
     with_revisions,
 )
 from eddyline.spark.models.task import ModelWorker
@@ -323,22 +330,17 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         entries = self.lane.learn(observed, batch)
         if reports and not self.is_idle:
             with self._lock:
-                for each in reports:
-                    self.counts.add(each)
+                fresh = sum((each.counts for each in reports), ModelCounts())
+                self.counts += fresh
                 if self.files is not None:
-                    n_results = sum(each.n_results for each in reports)
-                    self.results_per_row = n_results / max(self.files.size[0], 1)
-                entries += self._learn_joins(reports, batch.id)
+                    self.results_per_row = fresh.n_results / max(self.files.size[0], 1)
+                profiles = [each.profile for each in reports if each.profile is not None]
+                profile = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
+                task_ns = sum(fresh.work.ns.values())
+                entries += self.planning.step(profile, task_ns, batch.id)
                 drawn = [each.sketch for each in reports if each.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
-
-    def _learn_joins(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
-        """Learn from what steps gave and joins asked in a batch."""
-        profiles = [each.profile for each in reports if each.profile is not None]
-        fresh = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
-        task_ns = sum(sum(each.work.ns.values()) for each in reports)
-        return self.planning.step(fresh, task_ns, batch_id)
 
     # -- what people see ------------------------------------------------------------------------
 
@@ -349,15 +351,11 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
             return ModelView(
                 name=self.query,
                 step=str(self.step),
-                total=self.counts.total,
-                n_results=self.counts.n_results,
+                counts=self.counts,
                 waiting=waiting_rows(self.asked, self.step.inputs, states, self.asked_clock.offset),
                 n_kept=sum(each.n_segments for each in states),
                 n_bytes=sum(file.n_bytes for each in states for file in each.files),
                 bounds=self.step.plan.bounds,
-                n_early=self.counts.n_early,
-                n_taken_back=self.counts.n_taken_back,
-                work=self.counts.work,
                 asked=told_bounds(self.asked, self.step.inputs),
                 sketch=self._sketch,
                 plan=self.asked,
@@ -423,14 +421,13 @@ class Arriving:
     @property
     def streams(self) -> DataFrame:
         """The rows of the streams."""
-        found = [self._rows(at) for at, each in enumerate(self.sources) if each.maker]
-        return _united(found)
+        return united([self._rows(at) for at, each in enumerate(self.sources) if each.maker])
 
     @cached_property
     def static(self) -> DataFrame | None:
         """The segments of the inputs that are no streams; None if there are none."""
         found = [self._segments(at) for at, each in enumerate(self.sources) if not each.maker]
-        return _united(found) if found else None
+        return united(found) if found else None
 
     @property
     def columns(self) -> tuple[dict[str, str], ...]:
@@ -458,7 +455,3 @@ class Arriving:
         keys = map(quoted, self.sources[at].shape.keys)
         own = (f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(at).items())
         return df.selectExpr(f"{at} AS {SIDE}", *keys, *own, *more)
-
-
-def _united(frames: Sequence[DataFrame]) -> DataFrame:
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)

@@ -35,7 +35,7 @@ from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import graph
 from eddyline.models.fitting.declared import Declared
 from eddyline.models.graph import SIDE
-from eddyline.models.segments import entity_blocks, entity_ids, gathered, micros_of
+from eddyline.models.segments import entity_ids, micros_of
 from eddyline.models.solving import expressions
 from eddyline.models.solving.exact import (
     ATTRIBUTE,
@@ -58,25 +58,23 @@ from eddyline.query.select.reader import read_query
 from eddyline.query.steps import RESULT, FilterStep, ReadStep, steps
 from eddyline.registry import checked_text
 from eddyline.spark.analysis import column_types, refused, unlogged
-from eddyline.spark.arrow_tasks import begin_task, map_batches
-from eddyline.spark.models.graphs import precise, settled
-from eddyline.spark.models.laying import RawRows, Source, by_entity
+from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.models.graphs import Leaf, precise, settled
+from eddyline.spark.models.laying import RawRows, Source, by_entity, over_tables
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation as Named
 from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.sql.parsing import SparkText, parse_condition, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
     from eddyline.data.arrays import Ints
-    from eddyline.models.solving.expressions import Condition
     from eddyline.query.steps import Step
     from eddyline.spark.models.graphs import Graph
-    from eddyline.spark.models.laying import Task
 
 INPUT = "rows"
 """The name of the stream in a query that has no other input."""
@@ -111,7 +109,7 @@ def query_of(
     if not given.is_streaming:
         msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    if any(each.is_streaming and each.maker is None for each in given.sources.values()):
+    if any(each.is_streaming and each.maker is None for each in given.sources):
         msg = (
             "segments are read from tables or files; rows of a stream are fitted or declared: "
             "el.models.fit(…), el.models.declare(…)"
@@ -122,7 +120,8 @@ def query_of(
     roots, node = given.placed
     order = sorted(range(len(roots)), key=lambda at: not roots[at].is_streaming)
     # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
-    sources = [_as_input(roots[at]) for at in order]
+    every = [roots[at] for at in order]
+    sources = [e if e.is_streaming else Source(e.segments, e.shape) for e in every]
     places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(roots)]
     node = graph.with_inputs(node, places)
     inputs = tuple(StreamInput(each.maker, each.shape) for each in sources)
@@ -145,11 +144,7 @@ def query_of(
 
 
 def _conditions(given: Graph) -> tuple[str, ...]:
-    """Return what is asked of the keys of pairs: results have these, and are asked it.
-
-    Raises:
-        NotSupportedError: results have other keys.
-    """
+    """Return what is asked of the keys of pairs: results must have these, and are asked it."""
     found: list[str] = []
     pairs = (each for each in graph.parts(given.node) if isinstance(each, graph.OtherEntities))
     for each in pairs:
@@ -165,11 +160,7 @@ def _conditions(given: Graph) -> tuple[str, ...]:
 
 
 def _are_early(sources: Sequence[Source]) -> bool:
-    """Return whether results are given early.
-
-    Raises:
-        OptionError: they are asked for of some streams only.
-    """
+    """Return whether results are given early: of all streams, or of none."""
     found = {each.is_early for each in sources if each.is_streaming}
     if len(found) > 1:
         early, final = (
@@ -182,13 +173,6 @@ def _are_early(sources: Sequence[Source]) -> bool:
         )
         raise OptionError(msg, early=early, final=final)
     return found == {True}
-
-
-def _as_input(given: Source) -> Source:
-    """Return a stream as it is, and anything else as segments that are there from the start."""
-    if given.is_streaming:
-        return given
-    return Source(given.segments, given.shape)
 
 
 def _names(sources: Sequence[Source]) -> list[str]:
@@ -275,13 +259,13 @@ def _asked(given: Graph) -> tuple[Source, list[Where]]:
     while isinstance(node, graph.Unary) and isinstance(node.step, Where):
         asked.insert(0, node.step)
         node = node.of
-    if not isinstance(node, graph.Input):
+    if not isinstance(node, Leaf):
         msg = (
             "exact answers are rows that satisfy conditions: segments.where(…).exact(); what is "
             f"computed of several rows has none, got {given}"
         )
         raise NotSupportedError(msg)
-    source = given.sources[node.at]
+    source = node.source
     for each in asked:
         check_rows_have(each.condition)
         _check_are_columns(source, each)
@@ -349,7 +333,8 @@ def _may_hold(source: Source, raw: RawRows, asked: Sequence[Where]) -> Column:
     condition = And(tuple(each.condition for each in asked))
     names = sorted(expressions.attributes(condition))
     are_doubles = all(isinstance(raw.types[each], _AS_DOUBLES) for each in names)
-    task = _open_task(condition, source, are_doubles=are_doubles)
+    layout = source.shape.layout
+    task = over_tables(lambda given: open_ranges(given, layout, condition, are_doubles=are_doubles))
     tables = [map_batches(source.segments, task, _ranges_schema(source)).toArrow()]
     tables += _uncovered(raw, source.every, names)
     found = [(micros_of(each.column(SINCE)), micros_of(each.column(UNTIL))) for each in tables]
@@ -412,16 +397,6 @@ def _ranges_schema(source: Source) -> StructType:
     return StructType([*source.key_fields, *times])
 
 
-def _open_task(condition: Condition, source: Source, *, are_doubles: bool) -> Task:
-    layout = source.shape.layout
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        yield from open_ranges(gathered(batches), layout, condition, are_doubles=are_doubles)
-
-    return task
-
-
 def _uncovered(raw: RawRows, source: Source, names: Sequence[str]) -> list[pa.Table]:
     """Return for each attribute the instants of rows whose value errors do not hold for."""
     missing = [each for each in names if each not in raw.uncovered]
@@ -442,11 +417,6 @@ def _looked_for(raw: RawRows, source: Source, names: Sequence[str]) -> pa.Table:
     rows = rows.selectExpr(*map(quoted, keys), *columns, f"1 AS {SIDE}")
     segments = source.segments.withColumn(SIDE, F.lit(0))
     both = segments.unionByName(rows, allowMissingColumns=True)
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        begin_task()
-        whole = entity_blocks(gathered(batches), keys)
-        yield from uncovered_instants(whole, layout, names)
-
+    task = over_tables(lambda tables: uncovered_instants(tables, layout, names), keys)
     schema = StructType([*_ranges_schema(source), StructField(ATTRIBUTE, IntegerType())])
     return map_batches(by_entity(both, keys), task, schema).toArrow()
