@@ -93,7 +93,7 @@ def test_alarms_give_what_conditions_do(size):
     texts += ["x * y > 1", "x * x < y", f"x > {-size!r} AND y < {size!r}", f"x - y > {size!r}"]
     texts += [f"x * x > {size!r} OR y > 0", f"x BETWEEN {-size!r} AND {size / 2!r}"]
     named = {f"a{at}": text for at, text in enumerate(texts)}
-    found = together(segments, named)
+    found, _ = together(segments, named)
     assert repr(found) == repr(alone(segments, named))  # NaN is no value
     assert {row[1] for row in found if row[0] == f"a{len(texts) - 6}"} == {0}
 
