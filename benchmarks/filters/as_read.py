@@ -406,44 +406,67 @@ def engine_share(settings: Settings, kind: str) -> Measurement:
 
 THEIR_FILES = "org.apache.hadoop.fs.LocalFileSystem"
 
+TICKS = {
+    "where": "SELECT * FROM ticks WHERE price > 100 AND size > 50",
+    "window": (
+        "SELECT symbol, count(*) AS n, avg(price) AS price "
+        "FROM ticks [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY symbol"
+    ),
+}
 
-def connections_alone(folder: str, n_batches: int, *, is_ours: bool) -> dict[str, list[float]]:
-    """Return how long each batch of a stream took in a process (ms).
 
-    Connections with an error are filtered and appended to Parquet files.
+@cache
+def ticks(n_files: int) -> Path:
+    """Return the folder of a day of order-book messages, in the order of time."""
+    table = parquet.read_table(data_folder() / "ticks" / "messages.parquet")
+    instants = pc.divide(table["ts"].cast(pa.int64()), 1_000).cast(pa.timestamp("us", "UTC"))
+    table = table.set_column(table.schema.get_field_index("ts"), "ts", instants)
+    return written(table.sort_by("ts"), n_files=n_files)
+
+
+def ticks_alone(folder: str, kind: str, *, is_ours: bool) -> dict[str, list[float]]:
+    """Return how long each batch of a stream took in a process (ms), Parquet in and out.
 
     Args:
-        folder: the files of the connections; each is a batch.
-        n_batches: how many there are.
+        folder: the files of the messages; each is a batch.
+        kind: a query of ``TICKS``, run by the engine, or ``plain``: the conditions of ``where`` in
+            a stream of Spark's.
         is_ours: whether eddyline's local file system is installed, or Hadoop's stays.
     """
     more = {} if is_ours else {"spark.hadoop.fs.file.impl": THEIR_FILES}
     spark = session(more, master="local[2]", app="eddyline benchmarks")
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", n_batches + 10)
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 1_000)
     stream = spark.readStream.schema(spark.read.parquet(folder).schema)
-    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder).where("serror_rate > 0")
+    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder)
     with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out:
-        query = (
-            rows.writeStream.format("parquet").option("path", f"{out}/rows")
-            .option("checkpointLocation", f"{out}/checkpoint")
-            .trigger(availableNow=True).start()
-        )  # fmt: skip
-        query.awaitTermination()
-        batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+        state, into = f"{out}/state", f"{out}/rows"
+        if kind == "plain":
+            writer = rows.where("price > 100 AND size > 50").writeStream.format("parquet")
+            writer = writer.option("path", into).option("checkpointLocation", state)
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+        else:
+            engine = el.Engine(spark)
+            engine.stream("ticks", rows, time="ts" if kind == "window" else None)
+            run = engine.query(TICKS[kind], name="ticks").start(
+                "parquet", trigger="available_now", path=into, checkpoint=state
+            )
+            run.await_termination()
+            query = run.streaming_query
+        took = [batch["durationMs"] for batch in query.recentProgress]
     spark.stop()
-    return {"ms": [batch["durationMs"]["triggerExecution"] for batch in batches]}
+    return {"ms": [batch["triggerExecution"] for batch in took if "addBatch" in batch]}
 
 
-def local_files(settings: Settings) -> Measurement:
-    """A batch of real connections with Hadoop's local file system over one with eddyline's."""
+def local_files(settings: Settings, kind: str) -> Measurement:
+    """A batch of real ticks with Hadoop's local file system over one with eddyline's."""
     n_batches = settings.pick(60, 20)
-    table = parquet.read_table(data_folder() / "intrusion" / "KDDTrain+.parquet")
-    folder = str(written(table, n_files=n_batches))
+    folder = str(ticks(n_batches))
     took: dict[str, list[float]] = {"theirs": [], "ours": []}
     for _ in range(settings.pick(5, 1)):
         for name, batches in took.items():
-            where = f"{HERE}:connections_alone"
-            run = alone(where, folder=folder, n_batches=n_batches, is_ours=name == "ours")
+            where = f"{HERE}:ticks_alone"
+            run = alone(where, folder=folder, kind=kind, is_ours=name == "ours")
             batches.append(median(run["ms"][n_batches // 3 :]))
     ratios = [theirs / ours for theirs, ours in zip(*took.values(), strict=True)]
     told = ", ".join(f"{name} {spread(batches)}" for name, batches in took.items())
@@ -452,7 +475,9 @@ def local_files(settings: Settings) -> Measurement:
 
 
 RUNS: Runs = {
-    "local_files": local_files,
+    "local_files_where": partial(local_files, kind="where"),
+    "local_files_window": partial(local_files, kind="window"),
+    "local_files_plain": partial(local_files, kind="plain"),
     "scan_equal_predicates": equal_predicates,
     "scan_unseen": unseen_predicates,
     "scan_tenants_saved": partial(tenants, value="saved"),
