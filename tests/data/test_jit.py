@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
+from eddyline.change import adwin, martingale, meta
 from eddyline.data.jit import Kernel, compiled
+from eddyline.state import run_index
 
 FACTOR = 3
 
@@ -104,6 +106,40 @@ def cleared(table: np.ndarray) -> int:
     return len(table)
 
 
+@compiled
+def put(values: np.ndarray, place: int) -> None:
+    """Write to a part of an array; named by the caller as a part of a table."""
+    values[place] = 0
+
+
+@compiled
+def cleared_below(table: np.ndarray) -> int:
+    """Set the first of each row to zero by another kernel, and return the number of rows."""
+    for row in table:
+        put(row, 0)
+    return len(table)
+
+
+@compiled
+def rest_of(values: np.ndarray) -> np.ndarray:
+    """Return a view of all but the first."""
+    return values[1:]
+
+
+@compiled
+def second_cleared(values: np.ndarray) -> np.ndarray:
+    """Write by a view that another kernel returns."""
+    rest = rest_of(values)
+    rest[0] = 0
+    return values
+
+
+@compiled
+def halvings(values: np.ndarray) -> int:
+    """Return how often an array can be halved; calls itself with an array of its own."""
+    return 1 + halvings(np.zeros(len(values) // 2)) if len(values) > 1 else 0
+
+
 def read_only(values):
     values.flags.writeable = False
     return values
@@ -124,11 +160,38 @@ def test_a_kernel_that_only_reads_an_array_is_compiled_once_for_read_only_and_ot
 def test_a_kernel_that_writes_takes_no_read_only_array():
     with pytest.raises(TypingError, match="readonly array"):
         scaled(read_only(np.array([3, 4])), np.array([2, 0]))
-    table = np.ones((2, 2))
-    assert cleared(table) == 2, "its text seems to read only, so numba is asked twice"
-    assert table.tolist() == [[0, 1], [1, 1]]
-    with pytest.raises(TypingError, match="readonly array"):
-        cleared(read_only(table))
+    for kernel, wanted in (cleared, [[0, 1], [1, 1]]), (cleared_below, [[0, 1], [0, 1]]):
+        table = np.ones((2, 2))
+        assert kernel.only_read == [False]
+        assert kernel(table) == 2
+        assert table.tolist() == wanted
+        with pytest.raises(TypingError, match="readonly array"):
+            kernel(read_only(table))
+
+
+def test_what_a_kernel_returns_of_a_writable_array_is_writable():
+    values = np.ones(3)
+    assert rest_of(values).flags.writeable
+    assert not rest_of(read_only(np.ones(3))).flags.writeable
+    assert second_cleared(values).tolist() == values.tolist() == [1, 0, 1]
+
+
+def test_a_kernel_calls_itself_with_another_kind_of_array():
+    assert halvings(read_only(np.ones(8))) == halvings(np.ones(8)) == 3
+
+
+def test_a_function_without_a_definition_of_its_own_is_a_kernel():
+    first = compiled(lambda values: values[0])
+    assert first.only_read == [False]
+    assert first(np.ones(2)) == 1
+
+
+def test_what_kernels_of_the_rooms_write_to_is_seen_in_their_source():
+    """A failed attempt would be made in each process, as numba keeps none."""
+    assert not adwin._drop_oldest.only_read[0]
+    assert meta.take.only_read == [True] * 2 + [False] * 4 + [True] * 2
+    assert martingale.check.only_read == [True] * 3 + [False] * 4 + [True] * 5
+    assert run_index.probe.only_read == [True] * 12 + [False] * 5, "found pairs are filled in"
 
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):

@@ -17,6 +17,8 @@ from eddyline.models.entities import kept
 from eddyline.models.entities.fronts import EntityIndex, KnownFronts
 from eddyline.models.entities.kept import CODE, EntityRecords, EntityRows
 from eddyline.models.entities.stages import Context, EntityStage, Flow
+from eddyline.models.fitting.bounds import Bound
+from eddyline.models.fitting.fit import Fit, FitOptions
 from eddyline.models.segments import keyed
 from eddyline.models.steps import Envelope, Extremum, Integral
 from eddyline.models.streams.plan import BucketState, RowCounts, StreamInput, StreamPlan
@@ -472,3 +474,25 @@ def test_after_any_silence_nothing_is_told_again_or_left_out():
     node = of(average(20))
     found = streamed(table, FIT, node, cuts.tolist(), 0, np.random.default_rng(0))
     assert shown(found) == shown(at_once(table, FIT, node))
+
+
+def test_results_without_keys_come_as_soon_as_they_are_final(tmp_path):
+    """What holds a result back is a front of all rows, not of a run that a newer one replaced."""
+    shape = steps.Shape((), ("x",))
+    fit = Fit((), "ts", {"x": Bound(0.5)}, FitOptions(method="linear", max_gap_us=60 * SECOND))
+    averages = of(Integral(5 * SECOND, None, True, False), graph.Input(0, shape))
+    plan = StreamPlan((StreamInput(fit, shape),), of(Envelope((), True), averages))
+    bucket, ends = Bucket(plan, tmp_path), []
+    for batch in range(8):
+        seconds = range(10 * batch, 10 * batch + 10)
+        rows = pa.table(
+            {
+                "ts": pa.array([at * SECOND for at in seconds], pa.timestamp("us")),
+                "x": [float(abs(at % 14 - 7)) for at in seconds],
+                CODE: pa.array([0] * 10, pa.int64()),
+            }
+        )
+        found = bucket.run(seconds[-1] * SECOND + 1, [rows])
+        times = [end.timestamp() for table in found for end in table.column("hi").to_pylist()]
+        ends.append(max(times, default=None))
+    assert ends == [None, 15, 29, 36, 43, 57, 64, 78]

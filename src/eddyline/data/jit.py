@@ -7,8 +7,9 @@ Workers of Spark often need a new kernel at the same instant. One of them compil
 others wait and load the result. Without a lock all of them would compile. A worker could even load
 machine code of an older version, because numba writes the index before the code.
 
-Arrays that Arrow owns are read-only and others are not. numba would compile a kernel for each mix
-of the two. A kernel that only reads an array is compiled once, for a read-only one.
+Arrays that Arrow owns are read-only, and others are not. numba would compile a kernel for each
+combination. Parameters that a kernel only reads are compiled as read-only arrays, and that code
+serves writable arrays, too.
 """
 
 from __future__ import annotations
@@ -67,28 +68,19 @@ class Kernel(Generic[P, R]):
 
     @cached_property
     def only_read(self) -> list[bool]:
-        """Whether the function only reads each parameter, as far as its text shows.
-
-        It may index it, ask for its length or shape, iterate over it, and hand it to kernels that
-        only read it. Anything else, such as a second name, may lead to a write.
-        """
-        self.only_read = [True] * self._function.__code__.co_argcount  # what it calls may call it
+        """Flags of the parameters that the source only reads ((P,)); False where unknown."""
+        code = self._function.__code__
+        self.only_read = [True] * code.co_argcount  # a placeholder for recursive calls
         try:
-            text = textwrap.dedent(inspect.getsource(self._function))
-        except OSError:  # no source: as if it wrote to all
-            return [False] * self._function.__code__.co_argcount
-        kernels = {
-            name: value
-            for name, value in self._function.__globals__.items()
-            if isinstance(value, Kernel)
-        }
-        tree = ast.parse(text)
-        read = [name for node in ast.walk(tree) for name in _names_read(node, kernels)]
-        names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-        return [
-            names.count(argument.arg) == read.count(argument.arg)
-            for argument in tree.body[0].args.args  # type: ignore[attr-defined]
-        ]
+            tree = ast.parse(textwrap.dedent(inspect.getsource(self._function)))
+        except (OSError, SyntaxError):  # no source, or a part of a larger expression
+            return [False] * code.co_argcount
+        if not isinstance(tree.body[0], ast.FunctionDef):
+            return [False] * code.co_argcount
+        names = self._function.__globals__
+        kernels = {name: value for name, value in names.items() if isinstance(value, Kernel)}
+        written = _written(tree, kernels)
+        return [name not in written for name in code.co_varnames[: code.co_argcount]]
 
     def _resolved(self) -> FunctionType:
         """Return the function with globals in which other kernels are what numba can call."""
@@ -101,33 +93,84 @@ class Kernel(Generic[P, R]):
         return FunctionType(made.__code__, names, made.__name__, made.__defaults__)
 
 
-def _names_read(node: ast.AST, kernels: dict[str, Kernel[..., Any]]) -> list[str]:
-    """Return the names that a node of a function's text reads, and hands on to nobody."""
-    match node:
-        case ast.Subscript(value=ast.Name(name), ctx=ast.Load()):
-            return [name]
-        case ast.Attribute(value=ast.Name(name), attr="shape" | "size"):
-            return [name]
-        case ast.For(iter=ast.Name(name)) | ast.comprehension(iter=ast.Name(name)):
-            return [name]
-        case ast.Call(func=ast.Name("len"), args=[ast.Name(name)]):
-            return [name]
-        case ast.Call(func=ast.Name(called), args=arguments) if called in kernels:
-            return [
-                argument.id
-                for argument, is_read in zip(arguments, kernels[called].only_read, strict=False)
-                if is_read and isinstance(argument, ast.Name)
-            ]
-    return []
+def _shared(value: ast.AST | None) -> set[str]:  # noqa: PLR0911 - a case for each form
+    """Return the names whose memory a value may share: itself, a view of it, or a part."""
+    match value:
+        case ast.Name(name):
+            return {name}
+        case ast.Attribute(attr="shape" | "size" | "copy"):
+            return set()
+        case ast.Subscript(value=whole) | ast.Attribute(value=whole) | ast.Starred(value=whole):
+            return _shared(whole)
+        case ast.Call(func=ast.Attribute() as method):  # of an array, or of a module
+            return _shared(method)
+        case ast.Tuple(parts) | ast.List(parts):
+            return {name for part in parts for name in _shared(part)}
+        case ast.IfExp(body=first, orelse=second):
+            return _shared(first) | _shared(second)
+    return set()
+
+
+def _bound(target: ast.AST) -> set[str]:
+    """Return the names that an assignment binds; storing into an array copies."""
+    match target:
+        case ast.Name(name):
+            return {name}
+        case ast.Tuple(parts):
+            return {name for part in parts for name in _bound(part)}
+    return set()
+
+
+def _written(  # noqa: C901, PLR0912 - a case for each form
+    tree: ast.AST, kernels: dict[str, Kernel[..., Any]]
+) -> set[str]:
+    """Return the names through which a function may write to an array."""
+    written: set[str] = set()
+    added_to: set[str] = set()  # mostly numbers, so what they were set to is not looked for
+    shares: list[tuple[set[str], set[str]]] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(value=whole, ctx=ast.Store() | ast.Del()):
+                written |= _shared(whole)
+            case ast.Attribute(value=whole, ctx=ast.Store()):
+                written |= _shared(whole)
+            case ast.AugAssign(target=ast.Name(name)):
+                added_to.add(name)
+            case ast.Call(func=ast.Attribute(value=whole, attr="sort" | "fill" | "partition")):
+                written |= _shared(whole)
+            case ast.Call(func=ast.Name(called), args=values, keywords=named) if called in kernels:
+                for value, is_read in zip(values, kernels[called].only_read, strict=False):
+                    if not is_read:
+                        written |= _shared(value)
+                for keyword in named:
+                    written |= _shared(keyword.value)
+            case ast.Assign(targets=targets, value=value):
+                shares += [(_bound(target), _shared(value)) for target in targets]
+            case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target, value):
+                shares.append((_bound(target), _shared(value)))
+            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                shares.append((_bound(target), _shared(value)))
+    n_before = -1
+    while n_before != len(written):
+        n_before = len(written)
+        for bound, sources in shares:
+            if not written.isdisjoint(bound):
+                written |= sources
+    return written | added_to
 
 
 def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
     """Let machine code for a read-only array take any array where the kernel only reads it."""
-    from numba.core.errors import TypingError  # noqa: PLC0415 - see above
-    from numba.core.types import Array  # noqa: PLC0415 - see above
+    from numba.core.types import Array, BaseTuple  # noqa: PLC0415 - see above
 
     compile_exactly = dispatcher.compile
     compiled_for: dict[tuple[Any, ...], Any] = {}
+    under_way: set[tuple[Any, ...]] = set()
+
+    def is_read_only(kind: Any) -> bool:
+        if isinstance(kind, BaseTuple):
+            return any(is_read_only(part) for part in getattr(kind, "types", ()))
+        return isinstance(kind, Array) and not kind.mutable
 
     def compile_for(signature: tuple[Any, ...]) -> Any:
         wanted = tuple(signature)
@@ -138,12 +181,23 @@ def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
             for kind, is_read in zip(wanted, kernel.only_read, strict=False)
         )
         general += wanted[len(general) :]
+        if general in under_way:  # the kernel calls itself
+            return compile_exactly(wanted)
+        under_way.add(general)
         try:
             code = compile_exactly(general)
-        except TypingError:  # it writes to a part of an array: a row of it, say
-            general, code = wanted, compile_exactly(wanted)
-        if general != wanted:
-            dispatcher._insert([kind._code for kind in wanted], code, False)
+            if general != wanted and is_read_only(
+                dispatcher.overloads[general].signature.return_type
+            ):
+                code = compile_exactly(wanted)  # what it returns may be written to
+            elif general != wanted:
+                dispatcher._insert([kind._code for kind in wanted], code, False)
+        except Exception:  # it writes through a view that the source does not show
+            if general == wanted:
+                raise
+            code = compile_exactly(wanted)
+        finally:
+            under_way.discard(general)
         compiled_for[wanted] = code
         return code
 

@@ -191,9 +191,9 @@ class AggregateStep(OverOne):
         return f"AggregateStep({said})"
 
     @property
-    def grouping(self) -> frozenset[str]:
+    def grouping(self) -> frozenset[tuple[str, ...]]:
         """What it groups by: texts of which neither order, white space nor case counts."""
-        return frozenset(" ".join(comparable(text)) for _, text in self.groups)
+        return frozenset(comparable(text) for _, text in self.groups)
 
     def in_words(self, text: str) -> str:
         """Return a text over groups and calls with what these stand for, on one line."""

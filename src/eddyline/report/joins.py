@@ -422,13 +422,22 @@ def _series(points: Sequence[Point]) -> list[Figure]:
 
 
 def _state(points: Sequence[Point], figures: Iterable[tuple[str, Unit, Values]]) -> list[Figure]:
-    """Return figures of the state after each batch."""
+    """Return figures of the state of the inputs after each batch."""
     records = [next(point.records(JoinRecord), None) for point in points]
     inputs = next((record.inputs for record in reversed(records) if record is not None), ())
     # After a restart with other inputs, what came before is of other windows.
     known = [
         record if record is not None and record.inputs == inputs else None for record in records
     ]
+    return _lines(points, known, figures)
+
+
+def _lines(
+    points: Sequence[Point],
+    known: Sequence[JoinRecord | None],
+    figures: Iterable[tuple[str, Unit, Values]],
+) -> list[Figure]:
+    """Return figures of the records of some points."""
     found = []
     for title, unit, values in figures:
         at_points = [{} if each is None else values(each) for each in known]
@@ -530,7 +539,8 @@ def constraint_sections(view: JoinView, points: Sequence[Point]) -> list[Section
     """Return what is cold, why, and what that brings; nothing without constraints."""
     if view.discards:
         said = [Text(each) for each in missing(view)]
-        figures = _seen(_state(points, MISSING))
+        records = [next(point.records(JoinRecord), None) for point in points]
+        figures = _seen(_lines(points, records, MISSING))
         return [Section("constraints", (*said, _discards(view), *figures))]
     if not view.tiers:
         return []

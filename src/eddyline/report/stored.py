@@ -43,9 +43,9 @@ class StoredView(msgspec.Struct, frozen=True, omit_defaults=True):
 
     query: str
     """Name of the query; that of the folder where no view was written yet."""
-    text: str = ""
+    text: str
     """The query as the user wrote it; of several that run together, all of them."""
-    written_at: float = 0.0
+    written_at: float
     """When the view was written (seconds since the epoch); 0 if never."""
     status: Status = "running"
     error: str = ""
@@ -112,7 +112,7 @@ def read_run(folder: str | Path) -> StoredRun:
     batches = tuple(read_progress(progress)) if progress.exists() else ()
     view = read_struct(own / VIEW, StoredView, "remove it: the run writes it anew", "the view ")
     if view is None:
-        view = StoredView(Path(folder).name)
+        view = StoredView(Path(folder).name, "", 0.0)
     return StoredRun(**msgspec.structs.asdict(view), batches=batches, journal=entries)
 
 

@@ -47,7 +47,7 @@ class StoredWatch:
         self._stamp: tuple[tuple[int, int], ...] = ()
         self._due_at = 0.0
         self._failure: Failure | None = None
-        self._stored = StoredRun(folder.name)
+        self._stored = StoredRun(folder.name, "", 0.0)
         self._read()
 
     @property

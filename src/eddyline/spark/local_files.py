@@ -1,10 +1,9 @@
 """Permissions of local files, set without starting a process.
 
-Hadoop asks the program ``chmod`` to set the permission of each local file and folder that it makes,
-where its native library is missing, and PySpark has none. A batch of a stream makes 20 to 40 files
-and folders, and a process takes 3 to 7 ms, more on busy cores. ``install`` replaces the file system
-of the JVM by one that differs in one method: it sets the permission by a call to the system, and
-only if it is another one. Files and checksums are as before.
+Without its native library, which PySpark does not ship, Hadoop starts a process ``chmod`` for each
+local file and folder that it creates. ``install`` replaces the JVM's local file system by a
+subclass. Its ``setPermission`` calls chmod(2), and skips files that have that mode. Files and
+checksums are as before.
 
 Spark compiles its generated code with Janino, which compiles the class here, too.
 """
@@ -54,11 +53,10 @@ public class LocalFiles extends LocalFileSystem {
 
 
 def install(spark: SparkSession) -> None:
-    """Replace the local file system of the session's JVM, once for each JVM.
+    """Replace the local file system of a JVM that has just been started.
 
-    Hadoop keeps one file system of a kind for all who ask. In local mode tasks run in the same JVM,
-    so they get it too. On Windows, and where the JVM does not take the class, Spark keeps its own,
-    which only takes longer.
+    Hadoop caches one instance per scheme and user; the tasks of local mode share it. On Windows,
+    and where the JVM does not take the class, Hadoop's own stays, which only takes longer.
     """
     if sys.platform == "win32":
         return
@@ -76,7 +74,7 @@ def install(spark: SparkSession) -> None:
         with_class = jvm.org.apache.hadoop.conf.Configuration(settings)
         with_class.setClassLoader(compiler.getClassLoader())
         with_class.set("fs.file.impl", NAME)
-        before.close()  # no longer kept for who asks next
+        before.close()  # remove it from Hadoop's cache
         files.get(local, with_class)
-    except Py4JError as error:
-        logging.getLogger(__name__).info("Spark keeps its local file system: %s", error)
+    except (Py4JError, TypeError) as error:  # py4j takes a class that is not there for a package
+        logging.getLogger(__name__).info("Hadoop keeps its local file system: %s", error)

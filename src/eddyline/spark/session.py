@@ -86,6 +86,7 @@ def session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", DEFAULTS["spark.driver.host"])
     is_new = SparkSession.getActiveSession() is None
+    is_first = SparkContext._gateway is None  # no JVM runs yet
     if is_new and (wrong := java.problem()) is not None:
         raise SourceError(wrong)
     settings = {**DEFAULTS, **(conf or {}), **more}
@@ -104,12 +105,12 @@ def session(
         # The context sets a handler of its own, which calls Spark in the middle of another call.
         with noting_interrupts() as is_interrupted_later:
             made = builder.getOrCreate()
+            if is_first and is_local and not _is_remote(settings):
+                local_files.install(made)
     if is_interrupted() or is_interrupted_later():
         if is_new:
             made.stop()
         raise KeyboardInterrupt
-    if is_new and is_local and not _is_remote(settings):
-        local_files.install(made)
     return made
 
 

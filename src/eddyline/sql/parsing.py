@@ -381,11 +381,12 @@ def comparable(text: str) -> tuple[str, ...]:
     """Return the words of an expression: equal if two say the same but for blanks and case.
 
     >>> comparable("F( a,'X')") == comparable("f(a, 'X') -- twice"), comparable("'x'")
-    (True, ("'x",))
+    (True, ("STRING'x",))
     """
     return tuple(
-        f"'{each.text}" if each.token_type == TokenType.STRING else each.text.lower()
-        for each in tokens_of(text)
+        f"{kind}'{token.text}" if kind.endswith("STRING") else token.text.lower()
+        for token in tokens_of(text)
+        for kind in [token.token_type.name]  # R'…' is a RAW_STRING
     )
 
 

@@ -130,3 +130,21 @@ def test_steps_over_relations_of_other_names():
 def test_steps_travel(text):
     found = steps(read(text))
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def grouping_of(*texts):
+    """Return by what a query groups."""
+    grouped = ", ".join(texts)
+    columns = {"s": {"j": "string", "a": "int", "b": "int", "a + b": "int"}}
+    text = f"SELECT count(*) AS n FROM s [ROWS 5] GROUP BY {grouped}"
+    query = read_query(text, columns, aggregates=AGGREGATES)
+    (step,) = (step for step in steps(query) if isinstance(step, AggregateStep))
+    return step.grouping
+
+
+def test_groups_that_differ_in_a_raw_string_or_a_quoted_name_are_two():
+    digits, others = r"regexp_replace(j, r'\d', '')", r"regexp_replace(j, r'\D', '')"
+    assert len(grouping_of(digits, others)) == 2
+    assert grouping_of(digits) != grouping_of(others)
+    assert grouping_of("a + b") != grouping_of("`a + b`")
+    assert grouping_of("a+b", "J") == grouping_of("`j`", "a  +  B")

@@ -215,7 +215,8 @@ class StageFronts(Fronts):
         every = [each.known() for each in self.inputs]
         keys = every[0].keys
         if not keys:  # all are one, and a table without columns has no rows
-            return KnownFronts(self.least)
+            # Of known fronts: records that newer ones override hold back only ``self.least``.
+            return KnownFronts(timeline.earlier(min(each.least for each in every), self.lag))
         names = [each.names.select(list(keys)) for each in every if each.names is not None]
         at = [each.at for each in every if each.at is not None]
         return KnownFronts(

@@ -314,7 +314,7 @@ class SharedAggregates(SharedScan):
                 family = _Nested(_grouping(query))
                 own.append(family)
             family.coarsest = _grouping(query)
-            plain = "\n".join([*sorted(family.finest), common])
+            plain = "\n".join([*map(" ".join, sorted(family.finest)), common])
             digest = hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
             found[query.name] = f"{query.streams[0]}-{digest}"
         return found
@@ -387,8 +387,8 @@ def _steps_of(query: Query) -> tuple[FilterStep, AggregateStep]:
 class _Nested:
     """Groupings of which each is a part of those before."""
 
-    finest: frozenset[str]
-    coarsest: frozenset[str] = frozenset()
+    finest: frozenset[tuple[str, ...]]
+    coarsest: frozenset[tuple[str, ...]] = frozenset()
 
     def takes(self, query: Query) -> bool:
         """Return whether the queries so far may share cells with one that groups no finer."""
@@ -398,11 +398,11 @@ class _Nested:
         return bool(own) and own <= self.coarsest and not _has_sketches(query)
 
 
-def _grouping(query: Query) -> frozenset[str]:
+def _grouping(query: Query) -> frozenset[tuple[str, ...]]:
     return _steps_of(query)[1].grouping
 
 
-def _fineness(grouping: frozenset[str]) -> tuple[int, list[str]]:
+def _fineness(grouping: frozenset[tuple[str, ...]]) -> tuple[int, list[tuple[str, ...]]]:
     """Return what sorts groupings, the finest first."""
     return -len(grouping), sorted(grouping)
 
@@ -430,7 +430,7 @@ def _read_again(name: str, text: str, like: Query) -> Query:
 
 def _words(queries: Sequence[Query]) -> str:
     """Return what queries have in common, and which of them group more coarsely."""
-    levels: dict[frozenset[str], list[Query]] = {}
+    levels: dict[frozenset[tuple[str, ...]], list[Query]] = {}
     for query in sorted(queries, key=lambda each: _fineness(_grouping(each))):
         levels.setdefault(_grouping(query), []).append(query)
     said = "rows become cells once, and each has windows of its own over these"
