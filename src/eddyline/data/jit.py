@@ -70,7 +70,8 @@ class Kernel(Generic[P, R]):
     def only_read(self) -> list[bool]:
         """Flags of the parameters that the source only reads ((P,)); False where unknown."""
         code = self._function.__code__
-        self.only_read = [True] * code.co_argcount  # a placeholder for recursive calls
+        if code.co_name in code.co_names:  # numba's cache has one signature of what calls itself
+            return [False] * code.co_argcount
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(self._function)))
         except (OSError, SyntaxError):  # no source, or a part of a larger expression
@@ -94,7 +95,7 @@ class Kernel(Generic[P, R]):
 
 
 def _shared(value: ast.AST | None) -> set[str]:  # noqa: PLR0911 - a case for each form
-    """Return the names whose memory a value may share: itself, a view of it, or a part."""
+    """Return the names of arrays of which a value may be a view."""
     match value:
         case ast.Name(name):
             return {name}
@@ -161,11 +162,11 @@ def _written(  # noqa: C901, PLR0912 - a case for each form
 
 def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
     """Let machine code for a read-only array take any array where the kernel only reads it."""
+    from numba.core.compiler_lock import global_compiler_lock  # noqa: PLC0415 - see above
     from numba.core.types import Array, BaseTuple  # noqa: PLC0415 - see above
 
     compile_exactly = dispatcher.compile
     compiled_for: dict[tuple[Any, ...], Any] = {}
-    under_way: set[tuple[Any, ...]] = set()
 
     def is_read_only(kind: Any) -> bool:
         if isinstance(kind, BaseTuple):
@@ -174,31 +175,26 @@ def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
 
     def compile_for(signature: tuple[Any, ...]) -> Any:
         wanted = tuple(signature)
-        if wanted in compiled_for:
+        with global_compiler_lock:
+            if wanted not in compiled_for:
+                compiled_for[wanted] = code_for(wanted)
             return compiled_for[wanted]
+
+    def code_for(wanted: tuple[Any, ...]) -> Any:
         general = tuple(
             kind.copy(readonly=True) if is_read and isinstance(kind, Array) else kind
             for kind, is_read in zip(wanted, kernel.only_read, strict=False)
         )
         general += wanted[len(general) :]
-        if general in under_way:  # the kernel calls itself
+        if general == wanted:
             return compile_exactly(wanted)
-        under_way.add(general)
         try:
             code = compile_exactly(general)
-            if general != wanted and is_read_only(
-                dispatcher.overloads[general].signature.return_type
-            ):
-                code = compile_exactly(wanted)  # what it returns may be written to
-            elif general != wanted:
-                dispatcher._insert([kind._code for kind in wanted], code, False)
-        except Exception:  # it writes through a view that the source does not show
-            if general == wanted:
-                raise
-            code = compile_exactly(wanted)
-        finally:
-            under_way.discard(general)
-        compiled_for[wanted] = code
+        except Exception:  # noqa: BLE001 - it writes through a view that the source does not show
+            return compile_exactly(wanted)
+        if is_read_only(dispatcher.overloads[general].signature.return_type):
+            return compile_exactly(wanted)  # what it returns may be written to
+        dispatcher._insert([kind._code for kind in wanted], code, False)
         return code
 
     dispatcher.compile = compile_for
