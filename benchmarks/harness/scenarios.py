@@ -12,7 +12,15 @@ from benchmarks.harness.scenario import Run, Scenario, Target
 from eddyline.ordering import ORDERING_POLICIES
 
 MODULES: dict[str, tuple[str, ...]] = {
-    "filters": ("thesis", "predicate_eval", "intrusion", "spark_end_to_end", "as_read", "lane"),
+    "filters": (
+        "thesis",
+        "predicate_eval",
+        "intrusion",
+        "spark_end_to_end",
+        "as_read",
+        "lane",
+        "local_files",
+    ),
     "change": (
         "paper",
         "priced",
