@@ -9,8 +9,8 @@ and ``monoids`` with ``monoids_kernels`` (how partials of ranges combine; ``user
 of a user, ``columns`` are Arrow's columns as arrays). Then ``plan`` (what goes to a task and comes
 back), ``cells`` (cells, and those of before) and ``bucket`` (one batch of one bucket). Each kind of
 window is a bucket of its own: ``slides``, ``changes`` (also OVER), ``sessions`` and
-``correlations``; ``ranges_kernels`` finds the ranges of their results. ``loop`` decides where rows
-become cells.
+``correlations`` with ``correlation_kernels``; ``ranges_kernels`` finds the ranges of their results.
+``loop`` decides where rows become cells.
 
 A new function is a line in ``functions``, a new monoid a class in ``monoids``, a new window a
 subclass of ``BucketBatch``. Imports what stands above ``aggregates/`` and no other operator.

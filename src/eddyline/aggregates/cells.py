@@ -20,7 +20,7 @@ import pyarrow as pa
 from msgspec import Struct
 
 from eddyline.aggregates.ranges_kernels import group_order
-from eddyline.data.arrays import distinct, whole
+from eddyline.data.arrays import distinct, starts_of, whole
 from eddyline.query.query import LONGEST
 from eddyline.state.bucket_state import FAN_IN, upkeep_of
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
@@ -183,7 +183,7 @@ def of_groups(cells: Rows, wanted: Ints) -> Rows:
     sizes = np.searchsorted(codes, wanted, "right") - lows
     if int(sizes.sum()) == len(cells):
         return cells
-    offsets = np.repeat(lows - np.append(0, np.cumsum(sizes)[:-1]), sizes)
+    offsets = np.repeat(lows - starts_of(sizes)[:-1], sizes)
     return cells.taken(offsets + np.arange(int(sizes.sum())))
 
 

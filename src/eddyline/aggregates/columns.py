@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.arrays import whole
+from eddyline.data.arrays import starts_of, whole
 from eddyline.errors import PlanError
 
 if TYPE_CHECKING:
@@ -105,22 +105,12 @@ def _without_null(array: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset)
 
 
-def counts_before(sizes: NDArray[Any]) -> Ints:
-    """Return the sum of the sizes before each entry, and of all behind the last ((n + 1,)).
-
-    Of a mask these are the numbers of entries for which it is true.
-    """
-    before = np.zeros(sizes.size + 1, np.int64)
-    np.cumsum(sizes, out=before[1:])
-    return before
-
-
 def counts_of(there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return how many entries of each range are there."""
     if there.all():
         sizes: Ints = hi - lo
         return sizes
-    before = counts_before(there)
+    before = starts_of(there)
     found: Ints = before[hi] - before[lo]
     return found
 

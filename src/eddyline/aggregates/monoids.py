@@ -24,7 +24,6 @@ import pyarrow.compute as pc
 
 from eddyline.aggregates.columns import (
     codes_of,
-    counts_before,
     counts_of,
     from_limbs,
     from_plain,
@@ -48,6 +47,7 @@ from eddyline.aggregates.monoids_kernels import (
     places_of_ranks,
     whole_sums,
 )
+from eddyline.data.arrays import starts_of
 from eddyline.errors import AggregateError, PlanError
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class Timely(Extreme):
         """Return where the first or last entry of each range is, -1 where there is none."""
         there = is_there(column)
         places = np.flatnonzero(there)  # what is NULL may stand between equal times
-        before = counts_before(there)
+        before = starts_of(there)
         begin, end = before[lo], before[hi]
         if not pa.types.is_struct(column.type):
             return self.of_places(places, begin, end)
@@ -335,7 +335,7 @@ class InOrder(Timely):
     def positions(self, column: pa.Array, lo: Ints, hi: Ints) -> Ints:
         """Return where the first or last entry of each range is, -1 where there is none."""
         there = is_there(column)
-        before = counts_before(there)
+        before = starts_of(there)
         return self.of_places(np.flatnonzero(there), before[lo], before[hi])
 
 
@@ -372,10 +372,10 @@ class Elements:
     @classmethod
     def of(cls, column: pa.Array, lo: Ints, hi: Ints) -> Elements:
         """Return the elements of ranges of lists."""
-        starts = counts_before(pc.fill_null(pc.list_value_length(column), 0).to_numpy())
+        starts = starts_of(pc.fill_null(pc.list_value_length(column), 0).to_numpy())
         values = pc.list_flatten(column)
         if values.null_count:
-            starts, values = counts_before(is_there(values))[starts], values.drop_null()
+            starts, values = starts_of(is_there(values))[starts], values.drop_null()
         return cls(values, starts[lo], starts[hi])
 
     def places(self) -> tuple[Ints, Ints]:

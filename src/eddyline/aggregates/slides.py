@@ -178,10 +178,8 @@ class SlideBatch(BucketBatch):
                 alike.setdefault((share.level, names), []).append((due, place))
         found = []
         for (number, _), windows in alike.items():
-            level, furthest = (
-                self.levels[number],
-                min((due for due, _ in windows), key=attrgetter("since")),
-            )
+            level = self.levels[number]
+            furthest = min((due for due, _ in windows), key=attrgetter("since"))
             before = self._history(level).cells(furthest.since, furthest.common, None)
             cells = self.entries(before, self._cells(level, fresh))
             if cells is not None:

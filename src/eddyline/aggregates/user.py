@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from eddyline.aggregates.columns import counts_before, is_there, one_array, taken
+from eddyline.aggregates.columns import is_there, one_array, taken
 from eddyline.aggregates.monoids import Monoid
+from eddyline.data.arrays import starts_of
 from eddyline.errors import OptionError, PlanError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class UserMonoid(Monoid):
 
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the partial of each range; see ``lower`` for values."""
-        before = counts_before(is_there(column))
+        before = starts_of(is_there(column))
         column, lo, hi = column.drop_null(), before[lo], before[hi]
         some = np.flatnonzero(lo < hi)
         if not some.size:

@@ -11,13 +11,13 @@ differs by its sign alone.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.last_used import LastUsed
 from eddyline.models.solving import where
 from eddyline.models.solving.expressions import (
     MIRRORED,
@@ -252,7 +252,7 @@ def slots_in(condition: Condition) -> list[int]:
 MAX_KEPT = 4
 """Compiled conditions that a process keeps; the one unused for longest goes first."""
 
-_kept: OrderedDict[str, Matcher] = OrderedDict()
+_kept: LastUsed[str, Matcher] = LastUsed(MAX_KEPT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,10 +281,7 @@ class EntityRules:
         from eddyline.rules.match.matcher import Matcher  # noqa: PLC0415
         from eddyline.rules.planning.planner import make_plan  # noqa: PLC0415
 
-        if self.digest not in _kept:
-            plan = make_plan(BitmapBlocks(self.program), SharingOptions())
-            _kept[self.digest] = Matcher(self.program, plan)
-            while len(_kept) > MAX_KEPT:
-                _kept.popitem(last=False)
-        _kept.move_to_end(self.digest)
-        return _kept[self.digest]
+        def made() -> Matcher:
+            return Matcher(self.program, make_plan(BitmapBlocks(self.program), SharingOptions()))
+
+        return _kept.get_or_make(self.digest, made)

@@ -53,12 +53,16 @@ def distinct(values: NDArray[Whole]) -> NDArray[Whole]:
 
 
 def starts_of(sizes: Sequence[int] | NDArray[Any]) -> Ints:
-    """Return the starts of parts of some sizes, one after the other; one more than there are.
+    """Return the starts of parts of some sizes, one after the other, and the end of the last.
+
+    Of a mask these are the numbers of entries before each for which it is true.
 
     >>> starts_of([2, 3]).tolist()
     [0, 2, 5]
     """
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    starts = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:

@@ -70,14 +70,15 @@ class Kernel(Generic[P, R]):
     def only_read(self) -> list[bool]:
         """Flags of the parameters that the source only reads ((P,)); False where unknown."""
         code = self._function.__code__
+        unknown = [False] * code.co_argcount
         if code.co_name in code.co_names:  # numba's cache has one signature of what calls itself
-            return [False] * code.co_argcount
+            return unknown
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(self._function)))
         except (OSError, SyntaxError):  # no source, or a part of a larger expression
-            return [False] * code.co_argcount
+            return unknown
         if not isinstance(tree.body[0], ast.FunctionDef):
-            return [False] * code.co_argcount
+            return unknown
         names = self._function.__globals__
         kernels = {name: value for name, value in names.items() if isinstance(value, Kernel)}
         written = _written(tree, kernels)

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.data import outcomes as outcome
+from eddyline.data.arrays import starts_of
 from eddyline.errors import PredicateError
 from eddyline.query.predicate_results import call, coerce_outcome, raised_on
 from eddyline.stats.costs import CostSums, work_ns
@@ -318,7 +319,7 @@ class _Trace:
         self.rows_out[f] += int(np.count_nonzero(passed))
         if self.edges is not None and self.blocks is not None:
             ends = np.searchsorted(alive, self.edges)
-            n_passed = np.concatenate([[0], np.cumsum(passed)])
+            n_passed = starts_of(passed)
             self.blocks[:, 0, f] = np.diff(ends)
             self.blocks[:, 1, f] = np.diff(n_passed[ends])
         slots = np.flatnonzero(self.first_drop < 0)

@@ -33,7 +33,7 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
-from eddyline.query.query import PLACE
+from eddyline.query.query import PLACEHOLDER
 from eddyline.query.reading import columns_by_stream
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import (
@@ -340,7 +340,9 @@ class _Facts:
         found = conjuncts(
             text, ignores_case=self._ignores_case, qualifier=lambda name: own.get(name, name)
         )
-        return [PLACE.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found]
+        return [
+            PLACEHOLDER.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found
+        ]
 
     def output(self, text: str, relation: str) -> str:
         """Return the normal form of an output column; a subquery keeps the case of its name."""
@@ -632,7 +634,7 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
     names = {call.column: column for call, column in zip(calls, columns, strict=True)}
 
     def renamed(text: str) -> str:
-        return PLACE.sub(lambda at: names.get(at[0], at[0]), text)
+        return PLACEHOLDER.sub(lambda at: names.get(at[0], at[0]), text)
 
     return replace(
         step,
@@ -712,7 +714,7 @@ _PLAIN = bool, int, float, complex, str, bytes, type(None), type(...)
 _EMPTY = {"EXTENDED_ARG", "CACHE", "RESUME", "NOP"}
 """Instructions without a meaning of their own."""
 
-_OFPLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
+_OF_PLACE = {"__doc__", "__module__", "__qualname__", "__firstlineno__"}
 """Attributes of a class that tell its place, not its behaviour."""
 
 
@@ -812,7 +814,7 @@ class _Walk:
         return [
             (name, self.said(getattr(each, "__func__", each)))
             for name, each in sorted(vars(value).items())
-            if isinstance(each, kinds) and name not in _OFPLACE
+            if isinstance(each, kinds) and name not in _OF_PLACE
         ]
 
     def _object(self, value: Any) -> Any:

@@ -346,7 +346,7 @@ and ``end``, as Spark's own."""
 GROUP, CALL = "__group", "__agg"
 """What the columns of groups and calls are named, with a number behind it."""
 
-PLACE = re.compile(rf"\b(?:{GROUP}|{CALL})\d+\b", re.IGNORECASE)
+PLACEHOLDER = re.compile(rf"\b(?:{GROUP}|{CALL})\d+\b", re.IGNORECASE)
 """The name of such a column in a text."""
 
 

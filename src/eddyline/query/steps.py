@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from sqlglot import exp
 
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
-from eddyline.query.query import PLACE, WINDOW, both
+from eddyline.query.query import PLACEHOLDER, WINDOW, both
 from eddyline.query.select.statement import identifier
 from eddyline.sql.parsing import comparable, parse_column, parse_output, quoted, tokens_of
 
@@ -198,7 +198,7 @@ class AggregateStep(OverOne):
     def in_words(self, text: str) -> str:
         """Return a text over groups and calls with what these stand for, on one line."""
         texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
-        return PLACE.sub(lambda found: texts.get(found[0], found[0]), " ".join(text.split()))
+        return PLACEHOLDER.sub(lambda found: texts.get(found[0], found[0]), " ".join(text.split()))
 
     @property
     def end(self) -> str | None:
@@ -225,8 +225,8 @@ class SharedAggregateStep(OverOne):
     """Aggregates a relation as several queries ask, over windows that slide.
 
     Of any two queries, one groups by all expressions of the other, perhaps by more. A result has
-    the number of its query in ``PLACE``, the groups of the finest query (NULL where its own query
-    does not group by them), the calls of all queries, and ``WINDOW``.
+    the number of its query in ``aggregates.plan.PLACE``, the groups of the finest query (NULL where
+    its own query does not group by them), the calls of all queries, and ``WINDOW``.
     """
 
     members: tuple[tuple[AggregateStep, str], ...]

@@ -67,7 +67,6 @@ def rule_view(
         plan=str(plan),
         n_accessed=plan.n_accessed,
         n_blocked=plan.n_blocked,
-        n_other=program.n_rules - plan.n_accessed - plan.n_blocked,
         is_adaptive=choice.is_adaptive,
         is_measured=choice.is_measured,
         is_statement=plan.is_statement,

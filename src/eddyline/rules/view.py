@@ -173,8 +173,6 @@ class RuleView:
     """The plan in words."""
     n_accessed: int
     n_blocked: int
-    n_other: int
-    """Rules that every row meets, or that no row changes."""
     is_adaptive: bool
     is_measured: bool
     """Whether the plan was made from rows, and not from guesses."""

@@ -88,6 +88,8 @@ class Followed:
         self.run = run
         self.key = key_of(run)
         self.recent: deque[BatchRecord] = deque(maxlen=RECENT)
+        self.recent_work: deque[dict[str, float]] = deque(maxlen=RECENT)
+        """What ``work_of`` says of each of these records."""
         self.is_running = True
         self.error: Failure | None = None
         self._forget()
@@ -163,6 +165,7 @@ class Followed:
 
     def _forget(self) -> None:
         self.recent.clear()
+        self.recent_work.clear()
         self.n_batches = self.n_rows = self.n_kept = self.n_changes = 0
         self.seconds = 0.0
         """Time of all batches (s)."""
@@ -171,12 +174,14 @@ class Followed:
         self.changed_after = -1
 
     def _take(self, record: BatchRecord) -> None:
+        work = work_of(record)
         self.recent.append(record)
+        self.recent_work.append(work)
         self.n_batches += record.n_batches
         self.n_rows += record.n_rows
         self.n_kept += record.n_kept
         self.seconds += record.seconds
-        _add(self.work, {name: n for name, n in work_of(record).items() if name in SUMS})
+        _add(self.work, {name: n for name, n in work.items() if name in SUMS})
 
 
 class Following:

@@ -33,7 +33,7 @@ from eddyline.report.formatting import (
 )
 from eddyline.report.sections import Figure, Line, Section, Table, columns
 from eddyline.runtime.records import event_times, n_batches, numbers_of
-from eddyline.serve.following import is_change, work_of
+from eddyline.serve.following import is_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ def cells(run: Followed) -> dict[str, str]:
     if not run.recent:
         return {}
     newest = run.recent[-1]
-    state, work = work_of(newest), run.work
+    state, work = run.recent_work[-1], run.work
     n_kept, n_bytes = state.get("n_kept", 0), state.get("n_bytes", 0)
     return {
         "rate": count(ratio(newest.n_rows, newest.seconds)),
@@ -224,13 +224,13 @@ def _so_far(run: Followed) -> str:
 
 def _skipped(run: Followed) -> Iterator[str]:
     """Say what was left out on request: rules that do not run are told, and are no alarm."""
-    if n := round(work_of(run.recent[-1]).get("n_skipped", 0)):
+    if n := round(run.recent_work[-1].get("n_skipped", 0)):
         yield f"{counted(n, 'rule')} {'is' if n == 1 else 'are'} skipped."
 
 
 def _late(run: Followed) -> Iterator[str]:
-    newest = list(run.recent)[-NEWEST:]
-    n_late = sum(work_of(each).get("n_late", 0) for each in newest)
+    newest = list(run.recent_work)[-NEWEST:]
+    n_late = sum(work.get("n_late", 0) for work in newest)
     if n_late:
         yield f"{count(n_late)} rows of the newest {len(newest)} batches came too late."
 
@@ -268,7 +268,7 @@ def lasting(seconds: float) -> str:
 
 
 def _dear(run: Followed) -> Iterator[str]:
-    work = work_of(run.recent[-1])
+    work = run.recent_work[-1]
     more = ratio(work.get("cost_ns"), work.get("as_written_ns"))
     if more is not None and more >= DEARER:
         yield f"The plans in force cost {significant(more)} {TIMES} what those as written would."

@@ -6,7 +6,6 @@ for a minute. For tasks of buckets it has one, as the daemon that forks workers 
 """
 
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread
 
@@ -17,7 +16,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not 
 
 from eddyline.rules.warm_up import load_kernels
 from eddyline.spark import worker_daemon
-from eddyline.spark.session import DAEMON, session
+from eddyline.spark.session import DAEMON, in_background, session
 
 # No ``from __future__ import annotations`` here: Spark reads the type hints of ``loading``.
 
@@ -118,21 +117,18 @@ def _quietly_started(spark: SparkSession) -> None:
         load_kernels()  # plans are made here, with some of them
 
 
+def _started_session() -> SparkSession:
+    made = session()
+    start_workers(made)
+    return made
+
+
 class SessionStart:
     """A local session that is started, with its workers, on another thread."""
 
     def __init__(self) -> None:
-        self._made: Future[SparkSession] = Future()
-        # A daemon: where rules cannot be read, nobody waits for Spark.
-        Thread(target=self._start, daemon=True).start()
-
-    def _start(self) -> None:
-        try:
-            made = session()
-            start_workers(made)
-            self._made.set_result(made)
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            self._made.set_exception(error)
+        # Where rules cannot be read, nobody waits for Spark.
+        self._made = in_background(_started_session)
 
     def result(self) -> SparkSession:
         """Return the session once it and its workers have started.

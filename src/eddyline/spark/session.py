@@ -16,8 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.spark import java, local_files
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+T = TypeVar("T")
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 """Spark's own start-up messages would stand between a person and what was asked for."""
@@ -219,6 +222,20 @@ def deferring_interrupts() -> Iterator[Callable[[], None]]:
 
         yield check
         check()
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Do work on a thread for which no process waits at its end, and return what it will be."""
+    done: Future[T] = Future()
+
+    def working() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised by who asks for the result
+            done.set_exception(error)
+
+    threading.Thread(target=working, daemon=True).start()
+    return done
 
 
 def cancel_jobs_once_stopped(query: StreamingQuery, spark: SparkSession) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from eddyline.data.arrays import starts_of
 from eddyline.data.jit import compiled
 from eddyline.state.rows import FOREVER, Rows, SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
@@ -198,7 +199,7 @@ class Arrivals:
         own = codes[n_known:]
         by_group = np.argsort(own, kind="stable")
         counts = np.bincount(own, minlength=n_groups)
-        firsts = np.concatenate([[0], np.cumsum(counts)])
+        firsts = starts_of(counts)
         rank = np.empty(own.size, np.int64)
         rank[by_group] = np.arange(own.size) - np.repeat(firsts[:-1], counts)
         rank += before[own]

@@ -551,7 +551,7 @@ class RowNumbers:
         windows: Mapping[str, Sequence[SortedRun]],
         news: Mapping[str, SortedRun],
     ) -> None:
-        """Take in the windows; see ``CachedBatch.begin``."""
+        """Take in the windows; see ``CachedBatch.before_probe``."""
         for name in self.names:
             runs = [file.name for file in files.get(name, ())]
             opened = dict(zip(runs, windows.get(name, ()), strict=True))

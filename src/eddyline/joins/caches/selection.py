@@ -390,12 +390,12 @@ def rounded(problem: CacheProblem, shares: Relaxation, rng: np.random.Generator)
     return _largest(picked)
 
 
-def lp_rounding(problem: CacheProblem, rng: np.random.Generator, n_runs: int = RUNS) -> Chosen:
+def lp_rounding(problem: CacheProblem, rng: np.random.Generator) -> Chosen:
     """Return the best of several roundings, polished.
 
     Raises:
         RuntimeError: the solver gave up.
     """
     shares = relaxation(problem)
-    runs = [polished(problem, rounded(problem, shares, rng)) for _ in range(n_runs)]
+    runs = [polished(problem, rounded(problem, shares, rng)) for _ in range(RUNS)]
     return max(runs, key=problem.net)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.arrays import starts_of
 from eddyline.data.jit import compiled
 from eddyline.state.cold_runs import ColdTier
 from eddyline.state.rows import FOREVER
@@ -185,7 +186,7 @@ def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Tabl
     n_rows = [part.num_rows for part in parts]
     if sum(n_rows) <= rows.size:
         return pa.concat_tables(parts).take(pa.array(rows))
-    order, local, cuts = split_by_part(rows, np.cumsum([0, *n_rows]))
+    order, local, cuts = split_by_part(rows, starts_of(n_rows))
     chosen = [
         (part, local[start:stop], order[start:stop])
         for part, start, stop in zip(parts, cuts[:-1], cuts[1:], strict=True)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.arrays import distinct
+from eddyline.data.arrays import distinct, starts_of
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import SEED, Composites, rows_of_parts
 from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
@@ -715,5 +715,5 @@ def _lists(
             for field, empty in zip(fields, columns, strict=True)
         ]
     values = pa.StructArray.from_arrays(columns, fields=fields)
-    offsets = pa.array(np.cumsum([0, *counts]), pa.int32())
+    offsets = pa.array(starts_of(counts), pa.int32())
     return pa.ListArray.from_arrays(offsets, values, type=kind)

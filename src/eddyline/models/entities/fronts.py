@@ -353,8 +353,8 @@ def whole_until(segments: Segments, front: Ints) -> Ints:
 
 
 HELD, GIVEN = "held", "told"
-"""Kinds of records: rows in no segment yet, with the number of their input behind; and until when
-results were given."""
+"""Kinds of records, as they are named in files: rows in no segment yet, with the number of their
+input behind; and until when results were given."""
 
 
 class EntityIndex:

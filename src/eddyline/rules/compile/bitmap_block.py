@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from eddyline.data.arrays import starts_of
-from eddyline.data.kept import Kept
+from eddyline.data.last_used import LastUsed
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
 from eddyline.rules.compile.regions import HIGHEST, LOWEST, KeySet, cut_tables, cuts_of
@@ -187,7 +187,7 @@ class BitmapBlocks:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._built: Kept[tuple[int, ...], BitmapBlock] = Kept(MAX_KEPT)
+        self._built: LastUsed[tuple[int, ...], BitmapBlock] = LastUsed(MAX_KEPT)
         self._representatives: list[Ints] | None = None
 
     def of(self, rules: tuple[int, ...]) -> BitmapBlock:

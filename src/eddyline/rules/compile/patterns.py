@@ -246,8 +246,7 @@ def find(
     """Find the patterns of a construct in the texts of some rows.
 
     The rows ascend; ``starts`` and ``ends`` of the hits of each walk and row are filled. For
-    ``stamps`` and ``tick`` see ``scan``: from the tick on, as many as the batch
-    has rows are used.
+    ``stamps`` and ``tick`` see ``scan``: from the tick on, as many as the batch has rows are used.
     """
     began = hits.n_hits
     most = construct.n_patterns

@@ -8,8 +8,10 @@ Invariant: code here moves rows and decides no plan. Whatever the plan is, the p
 Read ``matcher`` first: it takes a batch from its columns to its pairs. ``bitmap_kernels`` looks
 values up and selects by bitmap blocks; ``lower_case`` lowers texts, which ``compile.patterns``
 walks. ``pair_kernels`` takes the candidates of access predicates and decides them. ``residual``
-asks Python what only Python can say, for the rows on which a rule hangs.
+asks Python what only Python can say, for the rows on which a rule hangs. ``row_test`` asks
+one condition, such as a WHERE over files.
 
-A new kind of test that arrays can decide is a kernel beside these, which ``matcher.Batch`` calls.
+A new kind of test that arrays can decide is a kernel beside these, or of texts in
+``compile.patterns``, which ``matcher.Batch`` calls.
 One that asks Python is a case of ``residual``. Imports ``rules/compile``.
 """

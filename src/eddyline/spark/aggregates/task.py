@@ -31,6 +31,7 @@ from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import Lift, lifted
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SlideBatch
+from eddyline.data.arrays import starts_of
 from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
 from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
@@ -140,7 +141,7 @@ def users_lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | N
 
 def _ranges_of(sizes: pa.Array | None, there: Mask) -> tuple[Ints, Ints]:
     """Return the range of lifted rows of each cell, of which those that are there were lifted."""
-    before = np.append(0, np.cumsum(there)).astype(np.int64)
+    before = starts_of(there)
     lengths = np.ones(there.size, np.int64) if sizes is None else sizes.to_numpy().astype(np.int64)
     ends = np.cumsum(lengths)
     return before[ends - lengths], before[ends]

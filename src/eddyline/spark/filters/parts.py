@@ -172,7 +172,8 @@ class ArrowPart:
 
     def lay(self, laying: Laying) -> None:
         """Filter in Python workers."""
-        task, texts = self._task(laying.batch.id, is_fixed=laying.df.isStreaming), self.handed
+        texts = self.handed
+        task = self._task(laying.batch.id, texts, is_fixed=laying.df.isStreaming)
         seen = laying.observed(self.loop.component)
         files, laying.files = laying.files, None
         if files is not None:
@@ -181,15 +182,15 @@ class ArrowPart:
             laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
         laying.errors += [self.column] if self.carries_errors else []
 
-    def _task(self, batch_id: int, *, is_fixed: bool) -> FilterTask:
-        """Return the work of a batch's tasks, which are handed ``handed``."""
+    def _task(self, batch_id: int, texts: Sequence[str], *, is_fixed: bool) -> FilterTask:
+        """Return the work of a batch's tasks, which are handed some columns."""
         loop = self.loop
         # What the log of plans is told stays on the driver.
         state = structs.replace(loop.snapshot(), recent=[]) if loop.is_adaptive else None
         # The plan of a plain stream is laid once, so it could not stop handing attributes over.
         is_named = loop.options.route_by is not None
         is_learning = loop.is_learning_routes and (is_named or not is_fixed)
-        place = {text: index for index, text in enumerate(self.handed)}
+        place = {text: index for index, text in enumerate(texts)}
         return FilterTask(
             component=loop.component,
             predicates=self.functions,

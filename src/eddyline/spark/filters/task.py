@@ -9,7 +9,6 @@ In the lane a ``FileFilter`` reads the rows itself; see ``lane.task``.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from eddyline.data.last_used import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
@@ -51,7 +51,7 @@ MAX_BATCH_BYTES = 32 << 20
 ERROR = "__eddyline_error"
 """The column of the error of a row, in the lane."""
 
-_loops: OrderedDict[str, FilterLoop] = OrderedDict()
+_loops: LastUsed[str, FilterLoop] = LastUsed(MAX_RUNS)
 
 _started: set[str] = set()
 """Blocks that have run in this process, whose functions have loaded what they load."""
@@ -215,24 +215,22 @@ class FilterTask:
 
     def _loop(self, filter_ids: tuple[str, ...]) -> FilterLoop:
         """Return the loop of this run: kept from an earlier task, or started from the driver's."""
-        if self.run_id in _loops:
-            _loops.move_to_end(self.run_id)
-            return _loops[self.run_id]
-        loop = FilterLoop(
-            self.component,
-            filter_ids,
-            self.options,
-            attributes=self.attributes,
-            reads=self.reads or None,
-        )
-        if self.state is not None:
-            loop.restore(self.state)
-        if self.held is not None:
-            loop.order = self.held
-        _loops[self.run_id] = loop
-        while len(_loops) > MAX_RUNS:
-            _loops.popitem(last=False)
-        return loop
+
+        def started() -> FilterLoop:
+            loop = FilterLoop(
+                self.component,
+                filter_ids,
+                self.options,
+                attributes=self.attributes,
+                reads=self.reads or None,
+            )
+            if self.state is not None:
+                loop.restore(self.state)
+            if self.held is not None:
+                loop.order = self.held
+            return loop
+
+        return _loops.get_or_make(self.run_id, started)
 
     def _result(self, keep: Any, errors: dict[int, Any], report: bytes | None) -> pa.Array:
         arrays, names = [pa.array(keep), on_last_row(len(keep), report)], ["keep", "report"]

@@ -445,11 +445,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             raise Refused("rows that have no partner are needed, or their order")
         if self.broadcast is not None or self.drops.loop.tables:
             raise Refused("a table says which rows are needed")
-        self._conditions  # noqa: B018 - these may be refused, too
+        _ = self._conditions  # raises Refused where tasks cannot evaluate one
         for each in self._read:
             if any(name.startswith(TEXT_OF) for name in bound.source.layout(each.name).slots):
                 raise Refused(f"Spark computes a column of {each.name}")
-        self._key_columns  # noqa: B018
+        _ = self._key_columns  # raises Refused where a key is no column
 
     def check_fits(self, *scans: PlainScan) -> None:
         """Raise Refused if keys have values that tasks do not compare as Spark does."""
@@ -513,7 +513,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     @property
     def gives_table(self) -> bool:
         """Whether the driver makes results without Spark; see ``laid_table``."""
-        return self.bound.gives_all
+        return self.gives_all
 
     def laid_table(self, found: pa.Table) -> Laid:
         """Return the results in what the driver has answered, as a table."""

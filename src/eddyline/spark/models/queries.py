@@ -120,8 +120,10 @@ def query_of(
     roots, node = given.placed
     order = sorted(range(len(roots)), key=lambda at: not roots[at].is_streaming)
     # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
-    every = [roots[at] for at in order]
-    sources = [e if e.is_streaming else Source(e.segments, e.shape) for e in every]
+    sources = [
+        root if root.is_streaming else Source(root.segments, root.shape)
+        for root in map(roots.__getitem__, order)
+    ]
     places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(roots)]
     node = graph.with_inputs(node, places)
     inputs = tuple(StreamInput(each.maker, each.shape) for each in sources)

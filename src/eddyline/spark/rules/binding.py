@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.data.gc_pause import made_of
-from eddyline.data.kept import Kept
+from eddyline.data.last_used import LastUsed
 from eddyline.errors import EddylineError, MissingFieldsWarning, QueryError
 from eddyline.query.conditions import (
     BoundRules,
@@ -71,7 +71,7 @@ class RuleBinder:
     """
 
     def __init__(self) -> None:
-        self._inputs: Kept[Any, _Input] = Kept(MAX_INPUTS)
+        self._inputs: LastUsed[Any, _Input] = LastUsed(MAX_INPUTS)
         self._lock = threading.Lock()
 
     def bind(self, df: DataFrame, sources: Collection[RuleSource], *, skips: bool) -> BoundRules:

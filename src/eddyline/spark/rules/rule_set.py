@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from eddyline.data.kept import Kept
+from eddyline.data.last_used import LastUsed
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import named_functions
@@ -138,7 +138,7 @@ class RuleSet:
         self._binder = RuleBinder()
         self._reports = JobReports()
         self._lock = threading.RLock()
-        self._transforms: Kept[Any, RuleOperator] = Kept(MAX_INPUTS)
+        self._transforms: LastUsed[Any, RuleOperator] = LastUsed(MAX_INPUTS)
         """By kind of input: each has a plan of its own."""
         self._queries: weakref.WeakSet[RuleOperator] = weakref.WeakSet()
         self._shown: RuleOperator | None = None

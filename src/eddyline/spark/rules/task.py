@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.arrays import starts_of
-from eddyline.data.kept import Kept
+from eddyline.data.last_used import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
@@ -65,7 +65,7 @@ class _Worker:
 
     program: Program
     matcher: Matcher
-    choices: Kept[str, RuleChoice] = field(default_factory=lambda: Kept(MAX_PROGRAMS))
+    choices: LastUsed[str, RuleChoice] = field(default_factory=lambda: LastUsed(MAX_PROGRAMS))
     """What plans, by run."""
     is_warm: bool = False
 
@@ -76,7 +76,7 @@ class _Worker:
             self.is_warm = True
 
 
-_kept: Kept[str, _Worker] = Kept(MAX_PROGRAMS)
+_kept: LastUsed[str, _Worker] = LastUsed(MAX_PROGRAMS)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import SourceError
 from eddyline.spark.rules.correlations import ALERTS
+from eddyline.spark.session import in_background
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -247,19 +247,10 @@ def _waited(work: Callable[[], Any], spark: SparkSession, progress: Progress | N
     """Do work on another thread, and say meanwhile how many of Spark's tasks are done."""
     if progress is None:
         return work()
-    done: Future[Any] = Future()
-
-    def working() -> None:
-        try:
-            done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            done.set_exception(error)
-
-    thread = threading.Thread(target=working, daemon=True)
-    thread.start()
+    done = in_background(work)
     tracker = spark.sparkContext.statusTracker()
-    while thread.is_alive():
-        thread.join(_POLL_S)
+    while not done.done():
+        wait([done], _POLL_S)
         stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
         known = [stage for stage in stages if stage is not None]
         if known:

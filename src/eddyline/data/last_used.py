@@ -11,10 +11,10 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Kept(dict[Key, Value], Generic[Key, Value]):
+class LastUsed(dict[Key, Value], Generic[Key, Value]):
     """Values by their keys, at most so many, in the order of their last use.
 
-    >>> kept = Kept(2)
+    >>> kept = LastUsed(2)
     >>> [kept.get_or_make(key, lambda: key) for key in "aabac"], list(kept)
     (['a', 'a', 'b', 'a', 'c'], ['a', 'c'])
     """
