@@ -153,7 +153,6 @@ def test_a_kernel_that_only_reads_an_array_is_compiled_once_for_read_only_and_ot
             assert values.tolist() == [6, 4]
     assert scaled.only_read == [False, True]
     assert len(scaled.dispatcher.signatures) == 2
-    assert len(larger.dispatcher.signatures) in {0, 2}, "none if its caller was compiled before"
     assert total(np.arange(4)) == total(read_only(np.arange(4))) == 18
     assert len(total.dispatcher.signatures) == 1
 

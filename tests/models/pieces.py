@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from eddyline.models.segments import Segments, in_seconds
+from eddyline.models.segments import Segments
 
 SECOND = 1_000_000
 EPOCH = 1_700_000_000 * SECOND
@@ -72,7 +72,7 @@ def values_at(segments, times, name="x"):
     Returns:
         ``[times, segments]``; points and tombstones are nowhere.
     """
-    tau = in_seconds(times[:, None] - segments.origin)
+    tau = (times[:, None] - segments.origin) / SECOND
     found = np.zeros(tau.shape)
     for power in range(segments.coefs[name].shape[1] - 1, -1, -1):
         found = found * tau + segments.coefs[name][:, power]

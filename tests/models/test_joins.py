@@ -126,13 +126,17 @@ def sampled(segments, times, name):
 # -- overlaps -------------------------------------------------------------------------------------
 
 
+def end(segments, row):
+    return segments.hi[row] + segments.is_point[row]
+
+
 def overlapping(left, right, same):
     """Return every pair that overlaps, by looking at all of them."""
     return {
-        (a, b, max(left.lo[a], right.lo[b]), min(left.ends[a], right.ends[b]))
+        (a, b, max(left.lo[a], right.lo[b]), min(end(left, a), end(right, b)))
         for a, b in product(range(len(left)), range(len(right)))
         if bool(left.keys[a] == right.keys[b]) is same
-        and max(left.lo[a], right.lo[b]) < min(left.ends[a], right.ends[b])
+        and max(left.lo[a], right.lo[b]) < min(end(left, a), end(right, b))
     }
 
 

@@ -12,6 +12,7 @@ from eddyline.errors import PluginError, SourceError
 from eddyline.report import figures
 from eddyline.report.html import MAX_ENTRIES, check_packages, write_report, write_reports
 from eddyline.report.sections import MAX_COLOURS, Figure, Line, RunView
+from eddyline.report.series import MAX_POINTS
 from eddyline.runtime.journal import JournalEntry
 from tests.report.fakes import NAMES, a_run, a_view, many_names, run_of
 from tests.report.pages import elements_of, figures_of, own_part, page_of
@@ -51,6 +52,14 @@ def test_the_page_loads_nothing(tmp_path):
     assert "default-src 'none'" in page
     assert page.count("plotly.js v") == 1, "the drawing code is there once"
     assert "url(" not in own_part(page)
+
+
+def test_a_long_run_is_thinned_to_as_many_points_as_a_figure_may_have(tmp_path):
+    page = page_of(a_run(5_000), tmp_path)
+    assert "5,000 batches as 1,000 points of up to 5 batches each" in page
+    figures = figures_of(page)
+    assert {len(trace["x"]) for each in figures.values() for trace in each["data"]} == {MAX_POINTS}
+    assert len(own_part(page)) < 600_000
 
 
 def test_two_hundred_filters_show_twenty(tmp_path):

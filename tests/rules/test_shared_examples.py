@@ -241,6 +241,9 @@ def test_e7_hybrid_evaluation(block: BitmapBlock, constructs: list[PaperConstruc
 
 
 def test_equation_5() -> None:
+    assert not has_changed(0.5, 0.41, 0.2)
+    assert has_changed(0.5, 0.41, 0.1)
+    assert has_changed(0.5, 0.5, 0.0)
     assert not has_changed(0.0, 0.0, 0.1)
     assert has_changed(0.0, 0.01, 0.1)
 

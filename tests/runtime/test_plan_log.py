@@ -253,6 +253,13 @@ def test_the_log_is_bounded_and_has_one_entry_for_a_situation():
     assert view.n_rows + view.n_left_out == pytest.approx(150 * N_ROWS)
 
 
+def test_the_plans_of_the_fewest_rows_go_first():
+    held = Held.of([(str(n), float(n)) for n in range(MOST_PLANS + 3)])
+    assert held.shortened() == 0 + 1 + 2
+    assert held.pairs() == [(str(n), float(n)) for n in range(3, MOST_PLANS + 3)]
+    assert held.shortened() == 0
+
+
 def test_situations_of_many_conditions_are_fewer():
     life, rng = Life(Dial()), np.random.default_rng(4)
     names = tuple(map(str, range(MOST_CONDITIONS // 10)))

@@ -298,9 +298,10 @@ def test_fifty_queries_are_listed_quickly(page):
     runs = [FakeRun(f"query {n:02}") for n in range(50)]
     client = page(*runs)
     client.get("/")
-    started = time.process_time()
+    started, worked = time.perf_counter(), time.process_time()
     text = client.get("/").text
-    assert time.process_time() - started < 1.0
+    assert time.process_time() - worked < 1.0
+    assert time.perf_counter() - started < 10.0, "it waits for something"
     assert text.count('data-name="query') == 50
 
 
@@ -314,9 +315,10 @@ def test_of_very_many_queries_the_list_says_what_it_leaves_out(page):
 def test_ten_thousand_decisions_are_in_pages(page):
     run = FakeRun(view=a_long_run(10_000))
     client = page(run)
-    started = time.process_time()
+    started, worked = time.perf_counter(), time.process_time()
     text = client.get(path_of(run)).text
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - worked < 2.0
+    assert time.perf_counter() - started < 20.0, "it waits for something"
     assert "The newest 12 of 10,000 decisions" in text
     assert len(text) < 500_000
     first = client.get(f"{path_of(run)}/journal").text

@@ -119,7 +119,7 @@ def read_by_lane(df):
 
 
 def bits(table):
-    """Rows by id, in which floating-point numbers are their bits, but any NaN is one."""
+    """Columns by name, rows by id; floating-point numbers are their bits, but any NaN is one."""
 
     def of(column):
         found = column.combine_chunks()
@@ -131,7 +131,7 @@ def bits(table):
         return one.view(pa.int32() if found.type == pa.float32() else pa.int64())
 
     table = table.sort_by("id")
-    return {name: of(table[name]) for name in table.column_names}
+    return [(name, of(table[name])) for name in table.column_names]
 
 
 @pytest.mark.parametrize("writer", WRITERS)

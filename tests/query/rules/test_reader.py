@@ -287,6 +287,7 @@ def test_python_predicates_where_they_cannot_be(text, said, column):
         ("s", "not a condition.*string", 1, 1),
         ("bo and i", "not a condition.*int", 1, 8),
         ("i in (select 1)", "subquery", 1, 1),
+        ("bo or sum(i) > 1", "aggregate", 1, 7),
     ],
 )
 def test_errors_name_the_rule_and_the_place(text, said, line, column):

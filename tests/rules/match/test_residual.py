@@ -183,6 +183,17 @@ class Above:
         return [None if value is None else value > self.limit for value in n.to_pylist()]
 
 
+def test_a_function_in_a_branch_that_a_comparison_refutes_is_never_called():
+    refuted, refuted_calls = counting(lambda n: True)
+    asked, asked_calls = counting(lambda n: n > 0)
+    tree = Or((And((Compare(N, "<", 0), refuted)), And((Compare(N, ">=", 0), asked))))
+    for every_row in (True, False):
+        found, _ = fires([tree], every_row=every_row, n=list(range(100)))
+        assert found == [[], *[[0]] * 99]
+    assert refuted_calls == []
+    assert asked_calls == [list(range(100))] * 2
+
+
 def raises_at_four(n):
     if 4 in n.to_pylist():
         raise KeyError("four")
@@ -193,9 +204,10 @@ def test_callables_without_a_hash():
     with pytest.raises(TypeError):
         hash(Above(1))
     trees = [function(Above(limit), "a") for limit in (4, 1, 4)]
-    found, seen = fires(trees, n=NUMBERS)
-    assert found == [[], [], [1], [], [1], [0, 1, 2]]
-    assert seen.asked.tolist() == [6, 6]  # equal ones are asked once
+    for every_row in (True, False):
+        found, seen = fires(trees, every_row=every_row, n=NUMBERS)
+        assert found == [[], [], [1], [], [1], [0, 1, 2]]
+        assert seen.asked.tolist() == [6, 6]  # equal ones are asked once
 
 
 def test_what_raises_is_an_error_only_where_a_rule_hangs_on_it():
@@ -211,15 +223,18 @@ def test_what_raises_is_an_error_only_where_a_rule_hangs_on_it():
         Or((raising, always)),
         And((raising, Constant(None))),
     ]
-    assert fires(trees, n=NUMBERS)[0] == [[2], [0, 2], [0, 2], [2], [0, 2], [0, 2]]
+    for every_row in (True, False):
+        found, _ = fires(trees, every_row=every_row, n=NUMBERS)
+        assert found == [[2], [0, 2], [0, 2], [2], [0, 2], [0, 2]]
     where = r"\(.*test_residual.py, line \d+, raises_at_four\)"
     row = re.escape("{'`n`': 4}, on which it hangs")
     said = rf"rule 'r1': predicate 'four' raised KeyError: 'four' {where} on the row {row}"
-    with pytest.raises(PredicateError, match=said) as caught:
-        fires([Constant(True), And((raising, always))], n=NUMBERS)
-    assert isinstance(caught.value.__cause__, KeyError)
-    with pytest.raises(PredicateError):  # not even whether it is known is known
-        fires([Is(raising, 4)], n=NUMBERS)
+    for every_row in (True, False):
+        with pytest.raises(PredicateError, match=said) as caught:
+            fires([Constant(True), And((raising, always))], every_row=every_row, n=NUMBERS)
+        assert isinstance(caught.value.__cause__, KeyError)
+        with pytest.raises(PredicateError):  # not even whether it is known is known
+            fires([Is(raising, 4)], every_row=every_row, n=NUMBERS)
 
 
 @pytest.mark.parametrize(
@@ -237,14 +252,17 @@ def test_what_raises_is_an_error_only_where_a_rule_hangs_on_it():
     ids=str,
 )
 def test_what_is_no_boolean_per_row_is_refused(says, message):
-    with pytest.raises(PredicateError, match=re.escape(message)):
-        fires([function(lambda n: says, "odd")], n=NUMBERS)
+    for every_row in (True, False):
+        with pytest.raises(PredicateError, match=re.escape(message)):
+            fires([function(lambda n: says, "odd")], every_row=every_row, n=NUMBERS)
 
 
 @pytest.mark.parametrize("says", [[None] * 6, pa.nulls(6), pa.nulls(6, pa.bool_())], ids=str)
 def test_null_is_unknown(says):
     test = function(lambda n: says)
-    assert fires([test, Not(test), Is(test, 4)], n=NUMBERS)[0] == [[2]] * 6
+    for every_row in (True, False):
+        found, _ = fires([test, Not(test), Is(test, 4)], every_row=every_row, n=NUMBERS)
+        assert found == [[2]] * 6
 
 
 def test_a_function_that_raises_is_called_on_ever_smaller_parts():
@@ -256,7 +274,7 @@ def test_a_function_that_raises_is_called_on_ever_smaller_parts():
             raise ValueError("not yet")
         return [True] * len(n)
 
-    assert fires([function(at_first)], n=NUMBERS)[0] == [[0]] * 6
+    assert fires([function(at_first)], every_row=False, n=NUMBERS)[0] == [[0]] * 6
     assert calls == [6, 3, 1, 2, 3]
 
 

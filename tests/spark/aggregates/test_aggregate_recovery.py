@@ -58,7 +58,7 @@ def restarted(spark, case, folder, numbers_of_partitions):
     case=st.one_of(CASES, LATE_CASES),
     partitions=st.one_of(st.just([2, 2]), st.permutations([1, 2, 5])),
 )
-@examples(20, phases=PHASES)
+@examples(24, phases=PHASES)
 def test_a_restart_goes_on_with_the_same_or_other_partitions(spark, case, partitions):
     with tempfile.TemporaryDirectory() as folder:
         answer = restarted(spark, case, Path(folder), partitions)

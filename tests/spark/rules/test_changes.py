@@ -126,7 +126,7 @@ def test_a_run_counts_and_reports_the_rules_that_run(stream, tmp_path):
     # What is changed after the run's last micro-batch is in none of its tables.
     rules.add("late", "n = 5")
     assert "late" not in run.text
-    assert "unfit: zzz > 4\nnew: n = 4321\nlate: n = 5" in rules.text
+    assert rules.text == "big: n > 777\nall: n >= 0\nunfit: zzz > 4\nnew: n = 4321\nlate: n = 5"
 
 
 def test_an_explanation_says_which_changes_are_to_come(spark):

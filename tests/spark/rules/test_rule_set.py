@@ -335,6 +335,29 @@ def test_each_batch_has_the_rules_of_its_moment(frame, stream):
 
 
 @pytest.mark.large
+def test_a_run_goes_on_after_a_rule_that_does_not_fit_was_refused(short):
+    rules = el.RuleSet(RULES)
+
+    def add():
+        with pytest.raises(QueryError, match="rule 'bad'"):
+            rules.add("bad", "nowhere = 1")
+
+    run = finish(rules.start(short, Steps(rules, {0: add}), trigger="available_now"))
+    assert rules.names == tuple(RULES)
+    assert len(run.records) == 2
+
+
+@pytest.mark.large
+def test_batches_after_a_skipped_rule_have_the_rules_that_fit(short_frame, short):
+    rules = el.RuleSet(RULES, on_error="skip")
+    steps = Steps(rules, {0: lambda: rules.add("bad", "nowhere = 1")})
+    finish(rules.start(short, steps, trigger="available_now"))
+    got = {id_: names for batch in steps.batches.values() for id_, names in batch.items()}
+    assert got == matched(short_frame, RULES)
+    assert [rule.name for rule in rules.skipped] == ["bad"]
+
+
+@pytest.mark.large
 def test_empty_batches_and_no_rules(short_frame, short):
     rules = el.RuleSet({})
     run = finish(rules.start(short.where("id < 0 OR id > 900"), trigger="available_now"))
