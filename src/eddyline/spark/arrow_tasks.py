@@ -1,9 +1,10 @@
-"""Arrow tasks in Python workers: their place in the job, and the last of their batches."""
+"""Arrow tasks in Python workers: what they work on, their place in the job, their last batch."""
 
 from __future__ import annotations
 
 import gc
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +24,19 @@ stays, so that this is not done for each of a few."""
 
 _n_loaded = 0
 """Modules that were loaded when what lives here was last left out of collections."""
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks that are laid over rows, one for each partition."""
+
+    rows: DataFrame
+    work: BatchTask
+    """Maps the Arrow batches of a partition to those that the task returns."""
+
+    def returned(self, schema: Any) -> DataFrame:
+        """Return what they return, as rows of a schema."""
+        return map_batches(self.rows, self.work, schema)
 
 
 def map_batches(rows: DataFrame, task: BatchTask, schema: Any) -> DataFrame:

@@ -31,7 +31,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -55,13 +54,14 @@ from eddyline.lane.exchange import (
 )
 from eddyline.runtime.journal import TaskReport
 from eddyline.spark.analysis import frame_of
-from eddyline.spark.arrow_tasks import begin_task, bucket_of, map_batches
+from eddyline.spark.arrow_tasks import Tasks, begin_task, bucket_of
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.lane import Lane, Refused, read_by_tasks
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.prepared import Counted
 from eddyline.spark.row_tests import row_test
 from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.task_results import TaskResults
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from eddyline.rules.match.row_test import RowTest
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Clock, Observed, Site
+    from eddyline.spark.task_results import ArrowStep
     from eddyline.state.manifest import StatePart, StatePlace
 
 REPORT = "__report"
@@ -175,8 +176,8 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         """The columns that tasks return; the last one is the report."""
         raise NotImplementedError
 
-    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
-        """Return what tasks return of the rows of a batch, and what else the job observes.
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[Tasks, tuple[Pending, ...]]:
+        """Return the tasks over the rows of a batch, and what else the job observes.
 
         Uses ``exchange``; called for batches that have rows and no ``driver_answer``.
         """
@@ -217,28 +218,29 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         if self.is_idle:
             return Laid(self.shape(df))
         buckets_stay(df.sparkSession)
-        found, pending = self.answered(df, batch)
+        tasks, pending = self.answered(df, batch)
         done = Observation()
-        found = found.observe(done, *self._metrics)
         pending = Pending(self.name, PendingMetrics(done)), *pending
+        step = self.result_step if batch.takes_tasks else None
+        if step is not None and self.lane.wanted != "off":
+            made = TaskResults(tasks, (REPORT,), done, self._metrics)
+            return Laid(step.like, pending, tasks=made.then(step))
+        n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
+        found = tasks.returned(self.task_schema).observe(done, *self._metrics(n_found))
         counted = Counted(done, FOUND) if self.gives_all else None
         return Laid(self.results(found.where(f"{REPORT} IS NULL")), pending, counted=counted)
 
     def _laid_answer(self, answer: DriverAnswer, spark: SparkSession, batch: Batch) -> Laid:
         pending = (Pending(self.name, answer),)
-        if batch.takes_arrow and self.gives_table:
-            return replace(self.laid_table(answer.results), pending=pending)
+        if batch.takes_arrow and (step := self.result_step) is not None:
+            return Laid(step.like, pending, table=step.result(answer.results))
         found = frame_of(spark, answer.results, StructType(self.task_schema.fields[:-1]))
         return Laid(self.results(found), pending, is_local=True)
 
     @property
-    def gives_table(self) -> bool:
-        """Whether the driver makes results without Spark; see ``laid_table``."""
-        return False
-
-    def laid_table(self, found: pa.Table) -> Laid:
-        """Return the results in what the driver has answered, as a table."""
-        raise NotImplementedError
+    def result_step(self) -> ArrowStep | None:
+        """How results are made of what tasks return, without Spark; None if Spark makes them."""
+        return None
 
     def exchange(
         self,
@@ -247,8 +249,8 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         *,
         by: Column | None = None,
         is_shuffled: bool = False,
-    ) -> DataFrame:
-        """Return what a worker answers of rows, each bucket of which has a task of its own.
+    ) -> Tasks:
+        """Return the tasks in which a worker answers rows, one for each bucket.
 
         Args:
             rows: with the column ``BUCKET``, unless there is ``by``.
@@ -258,10 +260,10 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         """
         if not is_shuffled:
             rows = shuffled(rows, self.n_buckets, by)
-        return map_batches(rows, worker.run, self.task_schema)
+        return Tasks(rows, worker.run)
 
-    def exchange_files(self, spark: SparkSession, read: Reading, worker: BucketWorker) -> DataFrame:
-        """Return what a worker answers of the rows of files, which tasks read and send as blobs."""
+    def exchange_files(self, spark: SparkSession, read: Reading, worker: BucketWorker) -> Tasks:
+        """Return those that answer the rows of files, which other tasks read and send as blobs."""
         return self.exchange(read_by_tasks(spark, read.n_tasks, read.blobs, BLOBS), worker)
 
     def answer_files(
@@ -279,7 +281,8 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
             batch: the micro-batch.
             n_kept_bytes: bytes of the state that the buckets read.
         """
-        most = MOST_READ if batch.takes_arrow and self.gives_table else FEW_RESULTS
+        in_arrow = batch.takes_arrow and self.result_step is not None
+        most = MOST_READ if in_arrow else FEW_RESULTS
         n_results = self.results_per_row * reading.size[0]
         if not are_few(reading) or n_results > most or n_kept_bytes > MOST_HELD_BYTES:
             return
@@ -289,10 +292,9 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         if self.driver_answer is not None:
             self.lane.note_read_here()
 
-    @cached_property
-    def _metrics(self) -> tuple[Column, ...]:
-        """The reports of tasks, and how many rows are results."""
-        n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
+    @staticmethod
+    def _metrics(n_found: Column) -> tuple[Column, ...]:
+        """The reports of tasks, and how many results they have returned."""
         return F.collect_list(REPORT).alias("reports"), n_found.alias(FOUND)
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones

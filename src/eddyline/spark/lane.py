@@ -4,9 +4,9 @@
 name and in any order, may stand in between. It also asks the settings that change what Spark reads.
 Everything else is refused with a reason, which ``explain()`` says.
 
-``read_kept`` runs tasks over row groups. Spark schedules them and knows nothing of the files, so
-``input_file_name()`` over the result would be empty without a word. ``guarded`` makes Spark refuse
-it with an error instead.
+``KeptOfFiles`` are the rows that tasks keep of row groups. Spark schedules the tasks and knows
+nothing of the files, so ``input_file_name()`` over the result would be empty without a word.
+``guarded`` makes Spark refuse it with an error instead.
 
 A ``Lane`` says for an operator whether tasks read the files of a batch, and learns from its time.
 """
@@ -29,7 +29,7 @@ from eddyline.lane.scan import FileColumn, ScannedFile, refusal, size_of, tasks_
 from eddyline.lane.task import REPORT, SENT, SENT_ROWS
 from eddyline.report.formatting import counted
 from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.arrow_tasks import begin_task
+from eddyline.spark.arrow_tasks import Tasks, begin_task
 from eddyline.spark.session import is_on
 from eddyline.spark.stream_files import (
     LEAVING_OUT,
@@ -41,11 +41,12 @@ from eddyline.spark.stream_files import (
     path_of,
     renamed_by,
 )
+from eddyline.spark.task_results import TaskResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from eddyline.lane.scan import Split
     from eddyline.lane.task import FileTask
@@ -306,28 +307,45 @@ def _columns_of_files(leaf: Any) -> set[str]:
     return names
 
 
-def read_kept(
-    scan: ListedScan, task: FileTask, added: Sequence[StructField], metric: str, observation: Any
-) -> DataFrame:
-    """Return the rows of files that a task keeps.
+@dataclass(frozen=True)
+class KeptOfFiles:
+    """The rows of files that tasks keep, as rows of Spark's or as the tasks give them."""
 
-    Args:
-        scan: the files.
-        task: reads them.
-        added: the columns that it adds.
-        metric: what its reports are called in the observation.
-        observation: has also ``kept``, the rows of the result, and ``sent``, their bytes.
-    """
-    ends = StructField(REPORT, BinaryType()), StructField(SENT, LongType())
-    schema = StructType([*scan.schema.fields, *added, *ends])
-    read = read_by_tasks(scan.spark, len(scan.tasks), task.kept, schema)
-    seen = read.observe(
-        observation,
-        F.collect_list(REPORT).alias(metric),
-        F.count(F.when(F.col(REPORT).isNull(), 1)).alias("kept"),
-        F.sum(SENT).alias("sent"),
-    )
-    return seen.where(f"{REPORT} IS NULL").drop(REPORT, SENT)
+    scan: ListedScan
+    task: FileTask
+    """Reads the files."""
+    added: Sequence[StructField]
+    """The columns that it adds."""
+    metric: str
+    """What its reports are called in the observation."""
+    observation: Any
+    """Has also ``kept``, the rows that Spark gets, and ``sent``, their bytes; an Observation or a
+    name."""
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows, handed to Spark."""
+        ends = StructField(REPORT, BinaryType()), StructField(SENT, LongType())
+        schema = StructType([*self.scan.schema.fields, *self.added, *ends])
+        n_kept = F.count(F.when(F.col(REPORT).isNull(), 1))
+        metrics = self._metrics(n_kept, F.sum(SENT))
+        seen = self._tasks.returned(schema).observe(self.observation, *metrics)
+        return seen.where(f"{REPORT} IS NULL").drop(REPORT, SENT)
+
+    @property
+    def results(self) -> TaskResults:
+        """The same, of which Spark gets none."""
+        none = F.sum(F.lit(0))
+        metrics = self._metrics(none, none)
+        return TaskResults(self._tasks, (REPORT, SENT), self.observation, lambda _: metrics)
+
+    @property
+    def _tasks(self) -> Tasks:
+        return tasks_of_files(self.scan.spark, len(self.scan.tasks), self.task.kept)
+
+    def _metrics(self, n_kept: Column, n_bytes: Column) -> tuple[Column, ...]:
+        reports = F.collect_list(REPORT).alias(self.metric)
+        return reports, n_kept.alias("kept"), n_bytes.alias("sent")
 
 
 def read_by_tasks(
@@ -338,7 +356,7 @@ def read_by_tasks(
     *,
     is_sized: bool = True,
 ) -> DataFrame:
-    """Return what tasks make of files.
+    """Return what tasks make of files; see ``tasks_of_files``.
 
     Args:
         spark: the session of the job.
@@ -348,6 +366,25 @@ def read_by_tasks(
         is_sized: whether Spark may estimate the size of the result by that of the numbers. Code
             behind it may join the result, and Spark broadcasts what it takes to be small.
     """
+    tasks = tasks_of_files(spark, n_tasks, work)
+    if not is_sized:  # of an RDD Spark knows no size
+        java: Any = tasks.rows._jdf
+        rdd = java.toDF().toJavaRDD()
+        sizeless = spark._jsparkSession.createDataFrame(rdd, java.schema())
+        tasks = replace(tasks, rows=type(tasks.rows)(sizeless, spark))
+    return tasks.returned(schema)
+
+
+def tasks_of_files(
+    spark: SparkSession, n_tasks: int, work: Callable[[int], Iterator[pa.RecordBatch]]
+) -> Tasks:
+    """Return tasks that read files, each of which Spark hands its number.
+
+    Args:
+        spark: the session of the job.
+        n_tasks: how many there are.
+        work: maps the number of a task to its result batches.
+    """
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
@@ -355,12 +392,7 @@ def read_by_tasks(
             for number in batch.column(0).to_pylist():
                 yield from work(number)
 
-    numbers = spark.range(0, n_tasks, 1, n_tasks)
-    if not is_sized:  # of an RDD Spark knows no size
-        java: Any = numbers._jdf
-        rdd = java.toDF().toJavaRDD()
-        numbers = type(numbers)(spark._jsparkSession.createDataFrame(rdd, java.schema()), spark)
-    return numbers.mapInArrow(run, schema)
+    return Tasks(spark.range(0, n_tasks, 1, n_tasks), run)
 
 
 def guarded(df: DataFrame, read: DataFrame) -> DataFrame:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from eddyline.spark.prepared import Counted
     from eddyline.spark.relation import Relation
     from eddyline.spark.stream_files import BatchFiles
+    from eddyline.spark.task_results import ArrowStep, TaskResults
     from eddyline.state.manifest import StatePart, StatePlace
 
 PREFIX = "__eddyline"
@@ -58,6 +59,8 @@ class Batch:
     """Whether code of the user's gets the results."""
     takes_arrow: bool = False
     """Whether what comes behind the operator takes an Arrow table, up to the sink."""
+    takes_tasks: bool = False
+    """Whether what comes behind it runs in the tasks of the operator, up to the sink."""
 
 
 class Metrics(Protocol):
@@ -116,6 +119,9 @@ class Laid:
     more crosses from one piece of Spark's code to another."""
     table: pa.Table | None = None
     """The result, where the driver holds it and ``Batch.takes_arrow``; ``df`` then only tells the
+    columns."""
+    tasks: TaskResults | None = None
+    """The result, where tasks give it and ``Batch.takes_tasks``; ``df`` then only tells the
     columns."""
     is_local: bool = False
     """Whether ``df`` has few rows, which the driver has given to Spark."""
@@ -306,13 +312,12 @@ class Operator:
         raise NotImplementedError
 
     @property
-    def makes_arrow(self) -> bool:
-        """Whether ``lay_arrow`` gives its result; it then learns nothing."""
-        return False
+    def arrow_step(self) -> ArrowStep | None:
+        """How it makes its result of Arrow tables, without Spark; it then learns nothing.
 
-    def lay_arrow(self, table: pa.Table) -> Laid:
-        """Return the result over rows that the driver holds, as a table."""
-        raise NotImplementedError
+        None if Spark makes it.
+        """
+        return None
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the result over all rows of batch DataFrames; nothing is kept.

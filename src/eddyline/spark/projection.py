@@ -26,6 +26,7 @@ from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.session import is_on
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
 from eddyline.sql.parsing import plain_path, quoted
 
@@ -107,22 +108,14 @@ class ProjectOperator(Operator):
         return Laid(self.shape(df))
 
     @cached_property
-    def _plain(self) -> PlainColumns | None:
-        """The columns, where they are picked without Spark."""
+    def arrow_step(self) -> ArrowStep | None:
+        """How columns of the input, or fields of such, are picked; None if one is computed."""
         if self._step.calls:
             return None
         texts, source = self._step.projections, self._source
-        return PlainColumns.of(texts, source.schema, self.shape(source))
-
-    @property
-    def makes_arrow(self) -> bool:
-        """Whether the columns are columns of the input, or fields of such."""
-        return self._plain is not None
-
-    def lay_arrow(self, table: pa.Table) -> Laid:
-        """Pick the columns of a table."""
-        assert self._plain is not None
-        return self._plain.laid(table)
+        like = self.shape(source)
+        plain = PlainColumns.of(texts, source.schema, like)
+        return None if plain is None else ArrowStep(like, plain.picked)
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the columns.
@@ -162,8 +155,6 @@ class PlainColumns:
 
     paths: tuple[tuple[str, ...], ...]
     """The column of the input, and the field."""
-    like: DataFrame
-    """A DataFrame with the output columns, for analysis only."""
     schema: pa.Schema
     """The output columns, as ``toArrow`` returns them."""
 
@@ -186,9 +177,9 @@ class PlainColumns:
                 return None
             paths.append(found[0])
         kinds = to_arrow_schema(like.schema, timezone="UTC", prefers_large_types=is_large)
-        return cls(tuple(paths), like, kinds)
+        return cls(tuple(paths), kinds)
 
-    def laid(self, table: pa.Table) -> Laid:
+    def picked(self, table: pa.Table) -> pa.Table:
         """Return the output columns of a table."""
         columns = []
         for path, field in zip(self.paths, self.schema, strict=True):
@@ -196,7 +187,7 @@ class PlainColumns:
             if len(path) > 1:
                 column = pc.struct_field(column, path[1])
             columns.append(column if column.type == field.type else column.cast(field.type))
-        return Laid(self.like, table=pa.Table.from_arrays(columns, schema=self.schema))
+        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
 def _found(path: tuple[str, ...] | None, source: StructType) -> tuple[tuple[str, ...], Any] | None:

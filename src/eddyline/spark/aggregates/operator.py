@@ -101,6 +101,7 @@ from eddyline.spark.projection import PlainColumns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
 from eddyline.spark.row_tests import check_settings
 from eddyline.spark.session import is_ansi
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.rows import ALWAYS
 
@@ -117,9 +118,47 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.aggregates.columns import LiftedCall, LiftedPartial
+    from eddyline.spark.arrow_tasks import Tasks
     from eddyline.spark.lane import ListedScan, PlainScan
-    from eddyline.spark.operator import Batch, Clock, Laid, Observed, Pending, Site
+    from eddyline.spark.operator import Batch, Clock, Observed, Pending, Site
     from eddyline.state.manifest import StatePlace
+
+
+@dataclass(frozen=True)
+class PlainValues:
+    """Columns of results that are what tasks return, or 0 for the NULL of a count."""
+
+    kept: tuple[str, ...]
+    """Columns that results have as they are, such as groups."""
+    values: Mapping[str, tuple[str, bool]]
+    """The column that tasks return for each value, and whether NULL stands for 0."""
+    instant: pa.DataType | None
+    """The type of the ends of windows; None: results have no window."""
+    start: str | int | None
+    """The column of the start of a window, or its length (µs); None: windows have no start."""
+    picked: PlainColumns | None
+    """The output columns of these; None: all."""
+
+    def result(self, found: pa.Table) -> pa.Table:
+        """Return the results in what tasks returned."""
+        columns = {name: found[name] for name in self.kept}
+        for name, (column, is_count) in self.values.items():
+            columns[name] = found[column].fill_null(0) if is_count else found[column]
+        if self.instant is not None:
+            columns[WINDOW] = self._windows(found)
+        table = pa.table(columns)
+        return table if self.picked is None else self.picked.picked(table)
+
+    def _windows(self, found: pa.Table) -> pa.StructArray:
+        end = found[INSTANT].combine_chunks()
+        if self.start is None:
+            first = pa.nulls(found.num_rows, pa.int64())
+        elif isinstance(self.start, str):
+            first = found[self.start].combine_chunks()
+        else:
+            first = pc.subtract(end, self.start)
+        ends = [first.cast(self.instant), end.cast(self.instant)]
+        return pa.StructArray.from_arrays(ends, ["start", "end"])
 
 
 class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
@@ -276,35 +315,33 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         """The columns that tasks return; the last one is the report."""
         return StructType([*self.fields, REPORTED])
 
-    # -- results of the driver ------------------------------------------------------------------
+    # -- results without Spark ------------------------------------------------------------------
 
     @property
     def plain_fields(self) -> StructType:
-        """The columns of ``plain_values``."""
+        """The columns of ``PlainValues``, but for the place."""
         values = [StructField(each.call.column, each.kind) for each in self.calls if each.is_plain]
         instant = TimestampNTZType() if self.is_local else TimestampType()
         window = StructType([StructField(name, instant) for name in ("start", "end")])
         groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
         return StructType([*groups, *values, StructField(WINDOW, window)])
 
-    def plain_values(self, found: pa.Table, start: pa.ChunkedArray | None) -> pa.Table:
-        """Return groups, windows, and the values that are what tasks return.
-
-        Args:
-            found: what tasks return.
-            start: of each window (µs); None: windows have none.
-        """
-        columns = {name: found[name] for name in self.groups.names}
-        for call in self.calls:
-            if call.is_plain:
-                value = found[call.partials[0].column]
-                columns[call.call.column] = value.fill_null(0) if call.is_count else value
-        instant = pa.timestamp("us", None if self.is_local else "UTC")
-        n_results, end = found.num_rows, found[INSTANT].combine_chunks()
-        first = pa.nulls(n_results, pa.int64()) if start is None else start.combine_chunks()
-        ends = [first.cast(instant), end.cast(instant)]
-        columns[WINDOW] = pa.StructArray.from_arrays(ends, ["start", "end"])
-        return pa.table(columns)
+    def plain_values(
+        self,
+        kept: Sequence[str],
+        *,
+        start: str | int | None = None,
+        has_window: bool = True,
+        picked: PlainColumns | None = None,
+    ) -> PlainValues:
+        """Return how results are made of what tasks return; see ``PlainValues``."""
+        values = {
+            each.call.column: (each.partials[0].column, each.is_count)
+            for each in self.calls
+            if each.is_plain
+        }
+        instant = pa.timestamp("us", None if self.is_local else "UTC") if has_window else None
+        return PlainValues(tuple(kept), values, instant, start, picked)
 
     @property
     def placement(self) -> Placement:
@@ -329,7 +366,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         super().prepare(df, batch)
         clock = self.clock if isinstance(self.clock, StreamClock) else None
         is_read_here = self.files is not None and are_few(self.files)
-        gives_table = batch.takes_arrow and self.gives_table
+        gives_table = batch.takes_arrow and self.result_step is not None
         if not (self.lane.choices and self.lane.choice.is_trial):
             self.loop.few = MANY if is_read_here and gives_table else FEW
         if is_read_here and self.files is not None:
@@ -352,13 +389,14 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             if is_read_here and self.driver_answer is not None:
                 self.lane.note_read_here()
 
-    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:  # noqa: ARG002
-        """Return what tasks return of the rows of a batch."""
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[Tasks, tuple[Pending, ...]]:  # noqa: ARG002
+        """Return the tasks over the rows of a batch."""
         return self._worked(self._timely(df), self.place), ()
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over batch DataFrames; nothing is kept."""
-        return self.results(self._worked(self._timely(df), None))
+        worked = self._worked(self._timely(df), None)
+        return self.results(worked.returned(self.task_schema))
 
     def _timely(self, df: DataFrame) -> DataFrame:
         """Return the rows that have an event time and are not late, with that time."""
@@ -379,10 +417,8 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             return f"{MICROS} >= get(array({before}L), IF({MICROS} IS NULL, NULL, 0))"
         return f"{MICROS} >= {before}L" if self.clock.has_late else f"{MICROS} IS NOT NULL"
 
-    def _worked(
-        self, rows: DataFrame, place: StatePlace | None, until: int | None = None
-    ) -> DataFrame:
-        """Return what tasks return of the rows of a batch, up to the clock's instant or another."""
+    def _worked(self, rows: DataFrame, place: StatePlace | None, until: int | None = None) -> Tasks:
+        """Return the tasks over the rows of a batch, up to the clock's instant or another."""
         self.laid_by = self.loop.plan
         if self.files is not None:
             # Tasks make cells of the rows that they read, whatever the plan is.
@@ -683,7 +719,8 @@ class AggregateOperator(AggregatingOperator):
             return super().once(df)
         newest = self._timely(df).agg(F.max(MICROS)).collect()[0][0]
         end = ALWAYS if newest is None else Slides.of(self.window).end_from(newest + 1)
-        return self.results(self._worked(self._timely(df), None, end))
+        worked = self._worked(self._timely(df), None, end)
+        return self.results(worked.returned(self.task_schema))
 
     # -- cells ----------------------------------------------------------------------------------
 
@@ -754,24 +791,17 @@ class AggregateOperator(AggregatingOperator):
     # -- results --------------------------------------------------------------------------------
 
     @cached_property
-    def _plain(self) -> PlainColumns | None:
-        """The output columns, where they are groups, values and parts of the window."""
+    def result_step(self) -> ArrowStep | None:
+        """How output columns are made that are groups, values and parts of the window."""
         if self._tells_old or self.step.having or isinstance(self.window, SessionWindow):
             return None
         shape = self.shape(self.rows_shape)
-        return PlainColumns.of(self.step.projections, self.plain_fields, shape)
-
-    @property
-    def gives_table(self) -> bool:
-        """Whether the driver makes results without Spark; see ``laid_table``."""
-        return self._plain is not None
-
-    def laid_table(self, found: pa.Table) -> Laid:
-        """Return the results in what the driver has answered, as a table."""
-        assert self._plain is not None
-        start = None if self._has_no_start else pc.subtract(found[INSTANT], self.window.length)
-        columns = self.plain_values(found, start)
-        return self._plain.laid(columns)
+        plain = PlainColumns.of(self.step.projections, self.plain_fields, shape)
+        if plain is None:
+            return None
+        start = None if self._has_no_start else self.window.length
+        made = self.plain_values(self.groups.names, start=start, picked=plain)
+        return ArrowStep(shape, made.result)
 
     @property
     def _tells_old(self) -> bool:

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField
+from pyspark.sql.types import StructField, StructType
 
 from eddyline.aggregates.plan import AggregatePlan, Frame
 from eddyline.lane.exchange import BUCKET
@@ -23,6 +23,8 @@ from eddyline.spark.aggregates.operator import AggregatingOperator, unbounded_va
 from eddyline.spark.analysis import check_names, check_travel
 from eddyline.spark.lane import Refused
 from eddyline.spark.prepared import Selected
+from eddyline.spark.projection import PlainColumns
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -114,6 +116,20 @@ class OverOperator(AggregatingOperator):
     def results(self, found: DataFrame) -> DataFrame:
         """Return the rows with the values of their calls."""
         return self._answered.over(found)
+
+    @cached_property
+    def result_step(self) -> ArrowStep | None:
+        """How rows get values that are what tasks return; None if Spark makes one of them."""
+        if not all(each.is_plain for each in self.calls):
+            return None
+        names = [each.name for each in self.columns]
+        values = [StructField(each.call.column, each.kind) for each in self.calls]
+        like = self.results(self.spark.createDataFrame([], self.task_schema))
+        texts = [*map(quoted, names), *(each.name for each in values)]
+        picked = PlainColumns.of(texts, StructType([*self.columns, *values]), like)
+        if picked is None:
+            return None
+        return ArrowStep(like, self.plain_values(names, has_window=False, picked=picked).result)
 
     @cached_property
     def _answered(self) -> Selected:

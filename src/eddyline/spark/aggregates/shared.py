@@ -15,14 +15,13 @@ from eddyline.aggregates.slides import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
 from eddyline.spark.aggregates.columns import start_of_cell
 from eddyline.spark.aggregates.operator import AggregatingOperator
-from eddyline.spark.operator import Laid
 from eddyline.spark.relation import instant_of
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import comparable, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import AggregateStep, SharedAggregateStep
@@ -148,22 +147,15 @@ class SharedAggregateOperator(AggregatingOperator):
             results = results.where(said)
         return results.select(PLACE, *map(quoted, self.groups.names), *map(quoted, values))
 
-    @property
-    def gives_table(self) -> bool:
-        """Whether the driver makes results without Spark: all values are what tasks return."""
-        return all(each.is_plain for each in self.calls) and not any(
-            each.having for each in self.members
-        )
-
-    def laid_table(self, found: pa.Table) -> Laid:
-        """Return the results in what the driver has answered, as a table."""
-        values = self.plain_values(found, found[FIRST])
-        return Laid(self.empty_results, table=values.append_column(PLACE, found[PLACE]))
-
     @cached_property
-    def empty_results(self) -> DataFrame:
-        """No results, for analysis."""
-        return self.shape(self.rows_shape)
+    def result_step(self) -> ArrowStep | None:
+        """How results are made if all values are what tasks return; None if Spark makes them."""
+        if any(each.having for each in self.members) or not all(
+            each.is_plain for each in self.calls
+        ):
+            return None
+        made = self.plain_values((*self.groups.names, PLACE), start=FIRST)
+        return ArrowStep(self.shape(self.rows_shape), made.result)
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Observation
@@ -191,13 +192,16 @@ class FilterOperator(Operator):
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> Laid:
         """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
+        is_one_job = len(self.parts) == 2 and not self.bound.checks
+        own = replace(batch, takes_tasks=batch.takes_tasks and is_one_job)
         with self._lock:
-            laying = Laying(df, batch, observation)
+            laying = Laying(df, own, observation)
             laying.files = files = self.lane.files(df, batch)
             for part in self.parts:
                 part.lay(laying)
         is_guarded = files is not None and batch.id < 0
-        return Laid(guarded(df, laying.df) if is_guarded else laying.df, tuple(laying.pending))
+        found = guarded(df, laying.df) if is_guarded else laying.df
+        return Laid(found, tuple(laying.pending), tasks=laying.tasks)
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in outcome codes and the reports of tasks."""

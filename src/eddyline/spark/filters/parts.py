@@ -22,7 +22,7 @@ from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import decisions_of
 from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
-from eddyline.spark.filters.udf import apply_arrow_block, read_filtered
+from eddyline.spark.filters.udf import apply_arrow_block, kept_of_files, rows_of_files
 from eddyline.spark.operator import Pending
 from eddyline.spark.run.observations import PendingMetrics
 from eddyline.stats.profile import merge_tasks
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from eddyline.spark.filters.native_block import NativeBlock
     from eddyline.spark.lane import ListedScan
     from eddyline.spark.operator import Batch, Observed
+    from eddyline.spark.task_results import TaskResults
 
 N_SEEDS = 2
 """Samples of a native part take turns, batch by batch: Spark compiles new code for a new seed."""
@@ -64,6 +65,8 @@ class Laying:
     """Columns of errors that count if their row survives everything."""
     files: ListedScan | None = None
     """The files of all rows, where the first part is to read them; its DataFrame is then unused."""
+    tasks: TaskResults | None = None
+    """The result, where tasks give it; the DataFrame then only tells the columns."""
 
     def observed(self, component: str, facts: Any = None) -> Any:
         """Return an observation for a component, and await it unless a stream's progress tells."""
@@ -177,7 +180,11 @@ class ArrowPart:
         seen = laying.observed(self.loop.component)
         files, laying.files = laying.files, None
         if files is not None:
-            laying.df = read_filtered(files, task, texts, self.column, seen)
+            kept = kept_of_files(files, task, texts, seen)
+            if laying.batch.takes_tasks:
+                laying.tasks = kept.results
+                return
+            laying.df = rows_of_files(kept, task, self.column)
         else:
             laying.df = apply_arrow_block(laying.df, task, texts, self.column, seen, self.guard)
         laying.errors += [self.column] if self.carries_errors else []

@@ -23,7 +23,7 @@ from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.filters.guard import EVERY_ROW, Guard
 from eddyline.spark.filters.task import ERROR, FileFilter, FilterTask
-from eddyline.spark.lane import read_kept
+from eddyline.spark.lane import KeptOfFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,13 +70,10 @@ def apply_arrow_block(
     return kept if task.carries_errors else kept.drop(column)
 
 
-def read_filtered(
-    scan: "ListedScan", task: FilterTask, handed: tuple[str, ...], column: str, observation: Any
-) -> "DataFrame":
-    """Return the rows of files on which Python predicates are true; tasks read the files.
-
-    If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
-    """
+def kept_of_files(
+    scan: "ListedScan", task: FilterTask, handed: tuple[str, ...], observation: Any
+) -> KeptOfFiles:
+    """Return the rows of files on which Python predicates are true; tasks read the files."""
     errors = [ERROR] if task.carries_errors else []
     work = FileFilter(
         **scan.reading(handed),
@@ -84,7 +81,14 @@ def read_filtered(
         filter=task,
     )
     added = [StructField(name, StringType()) for name in errors]
-    kept = read_kept(scan, work, added, "arrow", observation)
+    return KeptOfFiles(scan, work, added, "arrow", observation)
+
+
+def rows_of_files(kept: KeptOfFiles, task: FilterTask, column: str) -> "DataFrame":
+    """Return these rows as Spark's.
+
+    If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
+    """
     if not task.carries_errors:
-        return kept
-    return kept.withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)
+        return kept.rows
+    return kept.rows.withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -33,8 +33,9 @@ from eddyline.spark.bucketed import REPORTED, as_type
 from eddyline.spark.filters.guard import steps_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import declared_keys, facts_of, source_of
-from eddyline.spark.operator import Laid, UnboundedState
+from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import Relation, check_one_type, lateness_rule
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import plain_path, quoted
 from eddyline.state.event_time import OrderPlan
 from eddyline.state.rows import KeyColumn, result_column
@@ -344,18 +345,11 @@ class BoundJoin:
             return df.select(*self._structs)
         return df.select(*self._structs, FOUND).where(self._is_result).drop(FOUND)
 
-    def laid_table(self, found: pa.Table) -> Laid:
-        """Return the results in a table that tasks would return, of a join that ``gives_all``."""
+    @cached_property
+    def result_step(self) -> ArrowStep:
+        """How results are made of what tasks return, of a join that ``gives_all``."""
         schema = to_arrow_schema(self.result_schema, timezone="UTC")
-        structs = []
-        for name, kind in zip(schema.names, schema.types, strict=True):
-            columns = [
-                as_type(found[result_column(name, each.name)], each.type).combine_chunks()
-                for each in kind
-            ]
-            # Of an input that no output column reads, results have a struct without fields.
-            structs.append(pa.Array.from_buffers(kind, found.num_rows, [None], children=columns))
-        return Laid(self.empty_results, table=pa.Table.from_arrays(structs, schema=schema))
+        return ArrowStep(self.empty_results, partial(_in_structs, schema))
 
     @property
     def _is_result(self) -> str:
@@ -383,6 +377,19 @@ class BoundJoin:
             F.struct(*[found(name, column) for column in of.names]).alias(name)
             for name, of in self._fields.items()
         ]
+
+
+def _in_structs(schema: pa.Schema, found: pa.Table) -> pa.Table:
+    """Return results with a struct for each input, made of the columns that tasks return."""
+    structs = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        columns = [
+            as_type(found[result_column(name, each.name)], each.type).combine_chunks()
+            for each in kind
+        ]
+        # Of an input that no output column reads, results have a struct without fields.
+        structs.append(pa.Array.from_buffers(kind, found.num_rows, [None], children=columns))
+    return pa.Table.from_arrays(structs, schema=schema)
 
 
 def _all_of(conditions: Sequence[str]) -> str:

@@ -85,10 +85,12 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
+    from eddyline.spark.arrow_tasks import Tasks
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Laid, Observed, Operator, Pending, Site
+    from eddyline.spark.task_results import ArrowStep
     from eddyline.state.manifest import StatePart, StatePlace
 
 
@@ -341,8 +343,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             buckets_for(self._grid, self.part.grid, self.part.buckets, self.graph.classes_of),
         )
 
-    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
-        """Return what tasks return of the rows of a batch, and what is observed before them."""
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[Tasks, tuple[Pending, ...]]:
+        """Return the tasks over the rows of a batch, and what is observed before them."""
         bound, worker = self.bound, self._worker(df, batch)
         if self._reading is not None:
             return self.exchange_files(df.sparkSession, self._reading, worker), ()
@@ -511,13 +513,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         return self.bound.results(found)
 
     @property
-    def gives_table(self) -> bool:
-        """Whether the driver makes results without Spark; see ``laid_table``."""
-        return self.gives_all
-
-    def laid_table(self, found: pa.Table) -> Laid:
-        """Return the results in what the driver has answered, as a table."""
-        return self.bound.laid_table(found)
+    def result_step(self) -> ArrowStep | None:
+        """How results are made of all rows that tasks return; None if some are no results."""
+        return self.bound.result_step if self.gives_all else None
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return the results over all rows of batch DataFrames; nothing is kept."""

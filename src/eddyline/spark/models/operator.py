@@ -54,15 +54,14 @@ from eddyline.spark.models.laying import (
     with_revisions,
 )
 from eddyline.spark.models.task import ModelWorker
-from eddyline.spark.operator import Laid
 from eddyline.spark.relation import lateness_rule, micros_of
 from eddyline.spark.row_tests import check_settings
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from eddyline.models.fitting.fit import Fit
@@ -72,6 +71,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
+    from eddyline.spark.arrow_tasks import Tasks
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Pending, Site
     from eddyline.state.manifest import StatePart
@@ -223,8 +223,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         plan, planning = self.step.plan, self.planning
         return replace(plan, node=planning.planned(plan.node), samples=planning.wants_sample)
 
-    def answered(self, df: DataFrame, batch: Batch) -> tuple[DataFrame, tuple[Pending, ...]]:
-        """Return what tasks return of the rows of a batch that are not late."""
+    def answered(self, df: DataFrame, batch: Batch) -> tuple[Tasks, tuple[Pending, ...]]:
+        """Return the tasks over the rows of a batch that are not late."""
         worker, clock = self._worker(df, batch), self.asked_clock
         if self.files is not None:
             return self.exchange_files(df.sparkSession, self._reading(self.files), worker), ()
@@ -245,14 +245,14 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         return in_degrees(found.drop(REPORT), self.asked.node.shape)
 
     @property
-    def gives_table(self) -> bool:
-        """Whether results are what tasks return, and no positions to be put in degrees."""
-        return not has_positions(self.asked.node.shape)
+    def result_step(self) -> ArrowStep | None:
+        """How results are made; None if they have positions, which Spark puts in degrees."""
+        return None if has_positions(self.asked.node.shape) else self._as_returned
 
-    def laid_table(self, found: pa.Table) -> Laid:
-        """Return the results in what the driver has answered, as a table."""
+    @cached_property
+    def _as_returned(self) -> ArrowStep:
         schema = to_arrow_schema(self.empty_results.schema, timezone="UTC")
-        return Laid(self.empty_results, table=as_sent(found, schema))
+        return ArrowStep(self.empty_results, partial(as_sent, outputs=schema))
 
     @cached_property
     def empty_results(self) -> DataFrame:

@@ -32,13 +32,14 @@ from eddyline.rules.profile import SharingProfile
 from eddyline.rules.store import RuleStore
 from eddyline.rules.view import COMPONENT, RuleCount, added
 from eddyline.runtime.journal import decisions_of
-from eddyline.spark.lane import Lane, Refused, guarded
+from eddyline.spark.lane import KeptOfFiles, Lane, Refused, guarded
 from eddyline.spark.operator import Laid, Operator, Pending
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.spark.rules.output import RowsWhere, Statement, observed_profile
 from eddyline.spark.rules.task import Keep, RuleTask
 from eddyline.spark.rules.udf import Work, column_of_text, loader
 from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.task_results import TaskResults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -276,11 +277,13 @@ class RuleOperator(Operator):
             for each in seen
             if not isinstance(each, str)
         ]
+        if isinstance(result, TaskResults):
+            return Laid(self.shape(df), tuple(pending), tasks=result)
         return Laid(result, tuple(pending))
 
     def _result(
         self, df: DataFrame, batch: Batch, output: Output, observe: Callable[[], Any]
-    ) -> DataFrame:
+    ) -> DataFrame | TaskResults:
         """Return the result of the rules of now; the caller holds the lock."""
         stated = self.compiled.stated(df, output, observe)
         if stated is not None:
@@ -291,6 +294,10 @@ class RuleOperator(Operator):
         if files is None:
             return output.lay(df, work, observe)
         read = output.read(files, work, observe)
+        if isinstance(read, KeptOfFiles):
+            if batch.takes_tasks:
+                return read.results
+            read = read.rows
         return guarded(df, read) if output.has_rows and batch.id < 0 else read
 
     def _task(self, batch: Batch) -> RuleTask:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import RuleSource
     from eddyline.rules.compile.program import Program
-    from eddyline.spark.lane import ListedScan
+    from eddyline.spark.lane import KeptOfFiles, ListedScan
     from eddyline.spark.rules.udf import Work
 
     Observe = Callable[[], Any]
@@ -62,7 +62,7 @@ class Output(Protocol):
         """Return the result by tasks that are handed the rows."""
         ...
 
-    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles | DataFrame:
         """Return the result by tasks that read files, which have all rows."""
         ...
 
@@ -108,7 +108,7 @@ class MatchesColumn:
         kept = found if self.keep_unmatched else found.where(_IS_KEPT[Keep.MATCHED])
         return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
 
-    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles:
         """Add the column to rows of files."""
         keep = Keep.EVERY if self.keep_unmatched else Keep.MATCHED
         return read_matches(files, self._telling(work), keep, observe(), column=self.column)
@@ -146,7 +146,7 @@ class RowsWhere:
         found = add_matches(df, _by_place(work), STRUCT, observe())
         return found.where(_IS_KEPT[self.keep]).drop(STRUCT)
 
-    def read(self, files: ListedScan, work: Work, observe: Observe) -> DataFrame:
+    def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles:
         """Keep them, of files."""
         return read_matches(files, _by_place(work), self.keep, observe())
 

@@ -26,7 +26,7 @@ from eddyline.data.gc_pause import collector_paused
 from eddyline.lane.task import FileTask
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task
-from eddyline.spark.lane import read_by_tasks, read_kept
+from eddyline.spark.lane import KeptOfFiles, read_by_tasks
 from eddyline.spark.rules.task import FileRules, Keep, RuleTask
 from eddyline.sql.parsing import quoted
 
@@ -97,7 +97,7 @@ def _matches_of(task: RuleTask, name: str) -> StructField:
 
 def read_matches(
     scan: "ListedScan", work: Work, keep: Keep, observation: Any, *, column: str | None = None
-) -> "DataFrame":
+) -> KeptOfFiles:
     """Return rows of files by the rules that are true for them; tasks read the files.
 
     Args:
@@ -116,7 +116,7 @@ def read_matches(
         keep=keep,
     )
     added = [] if column is None else [_matches_of(work.task, column)]
-    return read_kept(scan, files, added, "rules", observation)
+    return KeptOfFiles(scan, files, added, "rules", observation)
 
 
 def column_of_text(scan: "PlainScan") -> dict[str, str]:

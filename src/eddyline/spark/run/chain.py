@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Covering, Observed, Operator, Pending
+    from eddyline.spark.task_results import ArrowStep
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
 
 WHOLE_WAIT_S = 60.0
@@ -185,12 +186,15 @@ class Chain:
                     self._covered.add(each)
                     awaited[each.name] = ()
                     continue
-            if results.table is not None:
-                laid = each.lay_arrow(results.table)
+            if results.table is not None or results.tasks is not None:
+                laid = _in_arrow(each.arrow_step, results)
             else:
-                rest = self.operators[at:]
-                takes_arrow = batch.takes_arrow and all(other.makes_arrow for other in rest)
-                own = replace(batch, takes_arrow=takes_arrow)
+                is_in_arrow = all(other.arrow_step is not None for other in self.operators[at:])
+                own = replace(
+                    batch,
+                    takes_arrow=batch.takes_arrow and is_in_arrow,
+                    takes_tasks=batch.takes_tasks and is_in_arrow,
+                )
                 if is_prepared:
                     each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
                 laid = each.lay(df, own)
@@ -225,7 +229,9 @@ class Chain:
         if not lacking:
             return seen
         # Not prepared anew: a rule set that changed would make the state of other results.
-        results, awaited = self._laid(df, replace(batch, takes_arrow=False), None)
+        results, awaited = self._laid(
+            df, replace(batch, takes_arrow=False, takes_tasks=False), None
+        )
         results.df.write.format("noop").mode("overwrite").save()
         self.collect({name: awaited[name] for name in lacking}, WHOLE_WAIT_S)
         # What an operator that ran ahead read is not read again: that was told before.
@@ -442,6 +448,15 @@ class Steering:
         with self.deciding:
             chosen = words.choice_sections([*self._chain().choices.values()])
         return [*chosen, *words.pin_sections(self.views())]
+
+
+def _in_arrow(step: ArrowStep | None, results: Laid) -> Laid:
+    """Return results after one more operator, which makes its own of Arrow tables."""
+    assert step is not None
+    table = None if results.table is None else step.result(results.table)
+    return Laid(
+        step.like, table=table, tasks=None if results.tasks is None else results.tasks.then(step)
+    )
 
 
 def _plans(plan: Any, targets: Mapping[str, Choice], component: str | None) -> dict[str, Any]:

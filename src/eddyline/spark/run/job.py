@@ -51,6 +51,11 @@ class Outlet(Protocol):
         ...
 
     @property
+    def takes_tasks(self) -> bool:
+        """Whether results may be those of tasks; see ``sinks.ArrowSink``."""
+        ...
+
+    @property
     def kept_by(self) -> Mapping[str, int]:
         """Rows of the last micro-batch by query, of several that run together."""
         ...
@@ -99,6 +104,8 @@ class SinkOutlet:
         self._arrow: ArrowSink | None = sink if getattr(sink, "takes_arrow", False) else None  # type: ignore[assignment]
         self.takes_arrow = self._arrow is not None
         self.notes = sink.notes
+        self.by_tasks = False
+        """Whether the tasks of the newest batch gave the sink their results."""
         self.kept_by: Mapping[str, int] = {}
         self._results = RowCount()
 
@@ -106,9 +113,18 @@ class SinkOutlet:
         """Let the sink get ready."""
         self.sink.begin(continues=continues)
 
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether the sink takes results of tasks."""
+        return self._arrow is not None and self._arrow.takes_tasks
+
     def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the results of a micro-batch."""
         df, counted, table = results.df, results.counted, results.table
+        self.by_tasks = results.tasks is not None
+        if self._arrow is not None and results.tasks is not None:
+            counted = self._arrow.write_tasks(results.tasks, df.schema, spark, batch_id)
+            return partial(count_of, counted)
         if self._arrow is not None and (results.is_local or table is not None):
             table = df.toArrow() if table is None else table
             self._arrow.write_arrow(table, df.schema, spark, batch_id)

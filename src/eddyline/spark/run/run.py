@@ -133,6 +133,9 @@ TOLD_WAIT_S = 0.1
 END_LOOK_S = 0.05
 """Time between two checks whether a failed query has ended (s)."""
 
+BY_TASKS = "tasks give the sink their results, which are no rows of Spark's"
+"""Note on a run; see ``task_results``."""
+
 
 class Run(RunFace):
     """A query that runs; made by ``start``. Behaves like Spark's StreamingQuery."""
@@ -301,6 +304,7 @@ class Run(RunFace):
             rows=df,
             calls_user=self.outlet.calls_user,
             takes_arrow=self.outlet.takes_arrow,
+            takes_tasks=self.outlet.takes_tasks,
         )
         try:
             n_rows, n_kept = self._process(df, batch)
@@ -451,7 +455,8 @@ class Run(RunFace):
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""
         found = self.chain.describe(History(tuple(self.records), self.decisions))
-        return arranged([*found, *self.steering.sections(), *notes(self.notes)])
+        by_tasks = (BY_TASKS,) if getattr(self.outlet, "by_tasks", False) else ()
+        return arranged([*found, *self.steering.sections(), *notes((*self.notes, *by_tasks))])
 
     @property
     def records(self) -> list[BatchRecord]:

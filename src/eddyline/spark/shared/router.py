@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from eddyline.spark.operator import Laid
     from eddyline.spark.query import Query
@@ -57,6 +58,8 @@ class Member:
     """Names of the output columns, and whether they may be NULL."""
     plain: PlainColumns | None = None
     """Its output columns, where its sink takes a table and none has to be computed."""
+    schema: StructType | None = None
+    """The schema of these."""
 
     @property
     def name(self) -> str:
@@ -84,7 +87,9 @@ def member_of(
     member = Member(query, sink, projections)
     if may_be_table and getattr(sink, "takes_arrow", False):
         own = rows.drop(PLACES)
-        member.plain = PlainColumns.of(projections, own.schema, own.selectExpr(*projections))
+        like = own.selectExpr(*projections)
+        member.plain = PlainColumns.of(projections, own.schema, like)
+        member.schema = like.schema
     columns = [name for name in rows.columns if name != PLACES]
     names = [name.lower() for name in columns]
     if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
@@ -117,6 +122,7 @@ class SinkRouter:
     takes_all = False
     """Those that are stopped take no more rows."""
     calls_user = False
+    takes_tasks = False
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}
@@ -179,9 +185,9 @@ class SinkRouter:
                 continue  # stopped by the sink of another
             assert member.plain is not None
             numbers = rows_by_place.get(place, np.zeros(0, np.int64))
-            part = member.plain.laid(table.take(pa.array(numbers)))
+            part = member.plain.picked(table.take(pa.array(numbers)))
             sink: Any = member.sink
-            sink.write_arrow(part.table, part.df.schema, spark, batch_id)
+            sink.write_arrow(part, member.schema, spark, batch_id)
             member.n_kept = len(numbers)
 
     def _write_apart(

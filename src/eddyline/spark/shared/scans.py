@@ -53,6 +53,7 @@ from eddyline.spark.rules.output import MatchesColumn
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.session import is_ansi
+from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.functions import NON_DETERMINISTIC, READ_BY, names_among
 from eddyline.sql.parsing import on_one_line
 
@@ -465,25 +466,22 @@ class _Placed(Operator):
         """Return the rows with their places."""
         return Laid(self.shape(df))
 
-    @property
-    def makes_arrow(self) -> bool:
-        """Whether it places the rows of a table; it always does."""
-        return True
-
-    def lay_arrow(self, table: pa.Table) -> Laid:
-        """Return a table with the place of each row; its query alone has it."""
-        place = table[PLACE].combine_chunks()
-        offsets = np.arange(len(place) + 1, dtype=np.int32)
-        places = pa.ListArray.from_arrays(pa.array(offsets), place)
-        return Laid(self._empty, table=table.drop_columns([PLACE]).append_column(PLACES, places))
-
     @cached_property
-    def _empty(self) -> DataFrame:
-        return self.shape(self._rows)
+    def arrow_step(self) -> ArrowStep | None:
+        """How a table gets the place of each row."""
+        return ArrowStep(self.shape(self._rows), _with_places)
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the rows with their places."""
         return df.withColumn(PLACES, F.array(PLACE)).drop(PLACE)
+
+
+def _with_places(table: pa.Table) -> pa.Table:
+    """Return a table with the place of each row as a list; its query alone has the row."""
+    place = table[PLACE].combine_chunks()
+    offsets = np.arange(len(place) + 1, dtype=np.int32)
+    places = pa.ListArray.from_arrays(pa.array(offsets), place)
+    return table.drop_columns([PLACE]).append_column(PLACES, places)
 
 
 SCANS: tuple[type[SharedScan], ...] = (SharedFilters, SharedAggregates)

@@ -1,28 +1,40 @@
 """Files in one folder, those of a micro-batch with its id in their names.
 
-Spark writes them, or Arrow where the driver holds the rows: a job that writes a few rows takes some
-0.3 s. ``Parquet`` says which files Arrow writes as Spark does.
+Spark writes them, or Arrow: in the driver, where that holds the rows, or in the tasks that make the
+results. Spark needs some 0.3 s for a job that writes a few rows, and of many rows some three times
+as long as the tasks themselves. ``Parquet`` says which files Arrow writes as Spark does.
 """
 
 from __future__ import annotations
 
+import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs, orc
 from pyarrow import parquet as pq
 from pyspark.sql import types as T
 
+from eddyline.data.files import is_local
 from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text
-from eddyline.spark.analysis import frame_of
+from eddyline.spark.analysis import arrow_schema, frame_of
+from eddyline.spark.arrow_tasks import task_ids
+from eddyline.spark.prepared import RowCount
+from eddyline.spark.task_results import GIVEN, N_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+    from eddyline.spark.prepared import Counted
+    from eddyline.spark.task_results import TaskResults
 
 
 class FileSink:
@@ -98,21 +110,60 @@ class FileSink:
         self, table: pa.Table, schema: T.StructType, spark: SparkSession, batch_id: int
     ) -> None:
         """Write the rows of a table as the file of a batch."""
-        if self._parquet is None or self._parquet[0] != schema:
-            made = Parquet.of(spark, schema, self.options.get("compression"))
-            self._parquet = schema, made
-        parquet = self._parquet[1]
+        parquet = self._parquet_of(schema, spark)
         if parquet is None:
             self.write(frame_of(spark, table, schema), batch_id)
             return
-        staging = f"{self.root}/{self.staging_of(batch_id)}"
-        self.files.create_dir(staging, recursive=True)
-        self.files.delete_dir_contents(staging)
+        staging = self._empty_staging(batch_id)
         if table.num_rows or not self.tells_columns(batch_id):
             with self.files.open_output_stream(f"{staging}/part-0.{parquet.suffix}") as file:
                 parquet.write(table, file)
         self.take(staging, batch_id)
         self.files.delete_dir(staging)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether tasks write the files: all of them reach a local or mounted folder."""
+        return self.takes_arrow and self.n_files is None and is_local(self.files)
+
+    def write_tasks(
+        self, results: TaskResults, schema: T.StructType, spark: SparkSession, batch_id: int
+    ) -> Counted | int:
+        """Let tasks write their results, each to a file of its own.
+
+        Raises:
+            SourceError: a task cannot write, or the driver does not find what it has written.
+        """
+        parquet = self._parquet_of(schema, spark)
+        if parquet is None:
+            df, counted = RowCount().over(results.to_df(schema, arrow_schema(spark, schema)))
+            self.write(df, batch_id)
+            return counted
+        staging = self._empty_staging(batch_id)
+        written = results.run(partial(FileOfTask, staging, parquet, uuid.uuid4().hex[:8]))
+        names = [name.decode() for name in written[GIVEN].to_pylist()]
+        if not names and not self.tells_columns(batch_id):
+            empty = arrow_schema(spark, schema).empty_table()
+            names = [f"part-0.{parquet.suffix}"]
+            with self.files.open_output_stream(f"{staging}/{names[0]}") as file:
+                parquet.write(empty, file)
+        self.take(staging, batch_id, names)
+        self.files.delete_dir(staging)
+        return int(pc.sum(written[N_ROWS]).as_py() or 0)
+
+    def _parquet_of(self, schema: T.StructType, spark: SparkSession) -> Parquet | None:
+        """Return how Arrow writes rows of a schema; None if Spark has to."""
+        if self._parquet is None or self._parquet[0] != schema:
+            made = Parquet.of(spark, schema, self.options.get("compression"))
+            self._parquet = schema, made
+        return self._parquet[1]
+
+    def _empty_staging(self, batch_id: int) -> str:
+        """Return the path of the folder that a batch is written to at first, without files."""
+        staging = f"{self.root}/{self.staging_of(batch_id)}"
+        self.files.create_dir(staging, recursive=True)
+        self.files.delete_dir_contents(staging)
+        return staging
 
     def writer(self, df: DataFrame) -> DataFrameWriter:
         """Return Spark's writer of the files."""
@@ -129,10 +180,19 @@ class FileSink:
         is_there = any(not each.base_name.startswith(prefix) for each in self._there)
         return is_there or 0 <= self._newest < batch_id
 
-    def take(self, folder: str, batch_id: int) -> None:
-        """Take the files of a batch that Spark wrote to a folder of the same file system.
+    def take(self, folder: str, batch_id: int, names: Sequence[str] | None = None) -> None:
+        """Take the files of a batch that were written to a folder of the same file system.
 
         Without the folder the batch has no rows.
+
+        Args:
+            folder: the folder.
+            batch_id: the batch.
+            names: of the files that count, as others may be of tasks that failed; None: all of
+                those that Spark wrote.
+
+        Raises:
+            SourceError: one of these is not there.
         """
         prefix = _prefix(batch_id)
         is_next = 0 <= self._newest < batch_id
@@ -142,6 +202,14 @@ class FileSink:
         for each in earlier:
             self.files.delete_file(each.path)
         staged = self._found(folder, "part-")
+        if names is not None:
+            staged = [each for each in staged if each.base_name in names]
+            if len(staged) < len(names):
+                msg = (
+                    f"tasks have written {len(names)} files to {folder}, of which the driver finds "
+                    f"{len(staged)}; all workers must reach the folder of the sink"
+                )
+                raise SourceError(msg, path=self.path)
         # Spark leaves out each file without rows but the first.
         is_first = not is_next and len(earlier) == len(self._there)
         if staged and not is_first and self._has_no_rows(staged[0]):
@@ -251,16 +319,89 @@ class Parquet:
 
     def write(self, table: pa.Table, file: Any) -> None:
         """Write the rows of a table to an open file."""
-        with pq.ParquetWriter(
+        with self.writer(file, table.schema) as writer:
+            writer.write_table(table)
+
+    def writer(self, file: Any, schema: pa.Schema) -> pq.ParquetWriter:
+        """Return what writes tables of a schema to a file: its path, or open."""
+        writer = pq.ParquetWriter(
             file,
-            table.schema,
+            schema,
             compression=self.codec,
             use_deprecated_int96_timestamps=self.is_int96,
             store_decimal_as_integer=True,
             store_schema=False,
-        ) as writer:
-            writer.add_key_value_metadata(self.says)
-            writer.write_table(table)
+        )
+        writer.add_key_value_metadata(self.says)
+        return writer
+
+
+MOST_HELD_ROWS, MOST_HELD_BYTES = 1 << 20, 64 << 20
+"""Largest row group that a task writes: rows, and bytes in memory, which the task holds."""
+
+
+class FileOfTask:
+    """Writes the results of one task to a file, row group by row group; a ``TaskEnd``.
+
+    Args:
+        folder: where the file is made, once there is a result.
+        parquet: how it is written.
+        job: part of the name, so that no file is that of an earlier job.
+    """
+
+    def __init__(self, folder: str, parquet: Parquet, job: str) -> None:
+        partition, attempt, _ = task_ids()
+        self._name = f"part-{partition:05d}-{attempt}-{job}.{parquet.suffix}"
+        self._path = f"{folder}/{self._name}"
+        self._parquet = parquet
+        self._held: list[pa.Table] = []
+        self._n_held = self._n_bytes = self._n_rows = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, table: pa.Table) -> Iterator[tuple[bytes, int]]:
+        """Hold results, and write those held if they are many."""
+        self._held.append(table)
+        self._n_held += table.num_rows
+        self._n_bytes += table.nbytes
+        if self._n_held >= MOST_HELD_ROWS or self._n_bytes >= MOST_HELD_BYTES:
+            self._write()
+        yield from ()
+
+    def close(self) -> Iterator[tuple[bytes, int]]:
+        """Write what is held; yields the name of the file if there is one."""
+        self._write()
+        if self._writer is not None:
+            with self._named():
+                self._writer.close()
+            yield self._name.encode(), self._n_rows
+
+    def _write(self) -> None:
+        if not self._n_held:
+            return
+        table = pa.concat_tables(self._held)
+        with self._named():
+            if self._writer is None:
+                self._writer = self._parquet.writer(self._path, table.schema)
+            self._writer.write_table(table, self._n_held)
+        self._n_rows += self._n_held
+        self._held, self._n_held, self._n_bytes = [], 0, 0
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say of an error of the file system which file it is about.
+
+        Raises:
+            SourceError: there was one.
+        """
+        try:
+            yield
+        except OSError as error:
+            msg = (
+                f"a task cannot write results to {self._path}: {error}; see that the disk has "
+                f"room and that all workers reach the folder, then start the query again: nothing "
+                f"is lost"
+            )
+            raise SourceError(msg, path=self._path) from error
 
 
 def _is_written_alike(kind: T.DataType, *, is_int96: bool) -> bool:

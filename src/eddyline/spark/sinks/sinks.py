@@ -23,7 +23,7 @@ from rich.table import Table
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text, look_up
-from eddyline.spark.analysis import reason_of
+from eddyline.spark.analysis import arrow_schema, reason_of
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.starting import FILES, GROUP, check_sink
 
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+    from eddyline.spark.prepared import Counted
+    from eddyline.spark.task_results import TaskResults
 
     BatchWriter = Callable[[DataFrame, int], None]
 
@@ -73,10 +76,12 @@ class Sink(Protocol):
 
 
 class ArrowSink(Sink, Protocol):
-    """A sink that also takes rows that the driver holds, without a job of Spark's."""
+    """A sink that also takes rows that never were rows of Spark's."""
 
     takes_arrow: bool
-    """Whether it does so; depends on its options."""
+    """Whether it takes rows that the driver holds; depends on its options."""
+    takes_tasks: bool
+    """Whether it takes the results of tasks; depends on its options and its path."""
 
     def write_arrow(
         self, table: pa.Table, schema: StructType, spark: SparkSession, batch_id: int
@@ -91,6 +96,15 @@ class ArrowSink(Sink, Protocol):
         """
         ...
 
+    def write_tasks(
+        self, results: TaskResults, schema: StructType, spark: SparkSession, batch_id: int
+    ) -> Counted | int:
+        """Take the results of the tasks of one micro-batch, as ``write`` does; runs their job.
+
+        Returns how many they are, or what observes that.
+        """
+        ...
+
 
 class _Fresh:
     """A sink that has nothing of earlier runs, or leaves it to a data source."""
@@ -102,10 +116,28 @@ class _Fresh:
         """Do nothing."""
 
 
-class MemorySink(_Fresh):
-    """Arrow tables in the driver's memory, one per batch: for tests, demos and small results."""
+class _InDriver(_Fresh):
+    """A sink to which the driver brings all results."""
 
-    takes_arrow = True
+    takes_arrow = takes_tasks = True
+
+    def write_arrow(
+        self, table: pa.Table, schema: StructType, spark: SparkSession, batch_id: int
+    ) -> None:
+        """Take a table; see ``ArrowSink``."""
+        raise NotImplementedError
+
+    def write_tasks(
+        self, results: TaskResults, schema: StructType, spark: SparkSession, batch_id: int
+    ) -> int:
+        """Take the results of tasks as one table."""
+        table = results.table(arrow_schema(spark, schema))
+        self.write_arrow(table, schema, spark, batch_id)
+        return int(table.num_rows)
+
+
+class MemorySink(_InDriver):
+    """Arrow tables in the driver's memory, one per batch: for tests, demos and small results."""
 
     def __init__(self) -> None:
         self.batches: dict[int, pa.Table] = {}
@@ -143,10 +175,8 @@ class MemorySink(_Fresh):
         return spark.createDataFrame(pa.Table.from_batches(full, table.schema))
 
 
-class ConsoleSink(_Fresh):
+class ConsoleSink(_InDriver):
     """Prints the first rows of each batch."""
-
-    takes_arrow = True
 
     def __init__(self) -> None:
         self.console = Console()

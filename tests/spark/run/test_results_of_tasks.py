@@ -1,0 +1,356 @@
+"""Results that tasks write to files, or send to the driver, are those that Spark would write."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyarrow import parquet as pq
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+import eddyline as el
+from eddyline.errors import SourceError
+from eddyline.spark.arrow_tasks import Tasks
+from eddyline.spark.sinks import files
+from eddyline.spark.sinks.files import FileSink
+from eddyline.spark.task_results import TaskResults
+from tests.spark.joins.join_streams import (
+    commit_fails_once,
+    ended,
+    run_to_end,
+    stream_of,
+    told,
+    write_batch,
+)
+from tests.spark.run.test_files_by_arrow import by_spark, physical, rows, sink_of
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:.* came too late"),
+    pytest.mark.parametrize("reads_here", [False], indirect=True),
+]
+FILES_ARE_ASKED = pytest.mark.parametrize("asked", ["files"], indirect=True)
+
+__all__ = ["by_spark", "rows"]
+
+N_BATCHES = 3
+
+
+def rows_of(name, number, n_rows=300):
+    """Return rows of a batch: late ones, NULL, NaN, and texts of any length."""
+    rng = np.random.default_rng([number, ord(name)])
+    seconds = 10 * number + rng.integers(-12 * (number > 0), 10, n_rows)
+    keys = rng.integers(0, 12, n_rows)
+    gone = rng.random((4, n_rows)) < 0.05
+    x = rng.integers(-50, 50, n_rows) / 4
+    x[::31] = np.nan
+    return pa.table(
+        {
+            "id": pa.array(np.arange(n_rows) + number * n_rows),
+            "ts": pa.array(seconds * 1_000_000, pa.timestamp("us", "UTC"), mask=gone[0]),
+            "k": pa.array(keys, mask=gone[1]),
+            "x": pa.array(x, mask=gone[2]),
+            "y": pa.array(10 * np.sin(seconds / 5) + keys),
+            "text": pa.array(rng.choice(["", "ä" * 40, "b"], n_rows), mask=gone[3]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams")
+    for number in range(N_BATCHES):
+        for name in "st":
+            write_batch(folder, name, number, rows_of(name, number))
+    return folder
+
+
+OVER = "PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 5 SECONDS PRECEDING AND CURRENT ROW"
+QUERIES = {
+    "filter": "SELECT text, ts AS at, id FROM s WHERE small(x)",
+    "rules": "SELECT *, matches('rules') AS found FROM s",
+    "join": "SELECT s.id, t.id AS other, t.text FROM s [RANGE 3 SECONDS], t [RANGE 3 SECONDS] "
+    "WHERE s.k = t.k",
+    "aggregate": "SELECT k, window.end AS at, count(*) AS n, sum(id) AS total, avg(x) AS mean, "
+    "max(text) AS last FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS] GROUP BY k",
+    "over": f"SELECT text, count(*) OVER w AS n, max(x) OVER w AS high FROM s WINDOW w AS ({OVER})",
+    "model": "SELECT k, time, y FROM s MODEL y WITHIN 1 BY k MAX GAP 3 SECONDS AT ts WHERE y > 0 "
+    "SAMPLE EVERY 200 MILLISECONDS",
+}
+FROM_ROWS = {"join", "aggregate", "over", "model"}
+"""Those of which tasks also give the results where Spark reads the rows."""
+
+
+def query_of(spark, folder, name, **options):
+    engine = el.Engine(spark)
+    for stream in "st":
+        engine.stream(stream, stream_of(spark, folder, stream), time="ts", lateness="2 seconds")
+    engine.function("small", lambda x: pc.less(x, 3.0), reads=["x"])
+    if name == "rules":
+        rules = el.RuleSet(
+            {f"k{k}": f"k = {k % 12} AND x > {k - 40}" for k in range(70)}, name="rules"
+        )
+        return engine.rules("rules", rules, stream="s", **options)
+    return engine.query(QUERIES[name], name=name, **options)
+
+
+def bag(table):
+    """The rows of a table, to be compared with NaN and NULL."""
+    return Counter(map(repr, table.to_pylist()))
+
+
+@pytest.fixture(scope="module")
+def by_rows(spark, folder, tmp_path_factory):
+    """Return a function: the files of a query whose results are rows of Spark's."""
+    found = {}
+
+    def written(name):
+        if name not in found:
+            place = tmp_path_factory.mktemp("rows")
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(FileSink, "takes_tasks", False)
+                run_to_end(query_of(spark, folder, name), place)
+            found[name] = spark.read.parquet(str(place / "out"))
+        return found[name]
+
+    return written
+
+
+@pytest.fixture(autouse=True)
+def _driver_answers_nothing(monkeypatch):
+    for few in ("FEW", "MANY"):
+        monkeypatch.setattr(f"eddyline.spark.aggregates.operator.{few}", 0)
+
+
+@pytest.fixture
+def by_tasks(monkeypatch):
+    """The batches whose results tasks wrote."""
+    found, write = [], FileSink.write_tasks
+
+    def noted(self, *given):
+        found.append(given[-1])
+        return write(self, *given)
+
+    monkeypatch.setattr(FileSink, "write_tasks", noted)
+    return found
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("name", QUERIES)
+def test_files_have_what_spark_would_write(spark, folder, tmp_path, by_tasks, by_rows, name):
+    wanted = by_rows(name)
+    assert by_tasks == []
+    run = run_to_end(query_of(spark, folder, name), tmp_path)
+    assert by_tasks[-1] >= N_BATCHES - 1
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.schema == wanted.schema
+    assert bag(found.toArrow()) == bag(wanted.toArrow())
+    assert sum(each.n_kept for each in run.records) == wanted.count() > 50
+    assert "tasks give the sink their results" in told(run)
+    assert [*(tmp_path / "out" / "_eddyline").iterdir()] == []
+
+
+@pytest.mark.parametrize("name", sorted(FROM_ROWS))
+@pytest.mark.parametrize("asked", ["rows"], indirect=True)
+def test_results_of_rows_that_spark_reads_are_written_by_tasks_too(
+    spark, folder, tmp_path, by_tasks, by_rows, name
+):
+    wanted = by_rows(name)
+    run_to_end(query_of(spark, folder, name), tmp_path)
+    assert by_tasks
+    assert bag(spark.read.parquet(str(tmp_path / "out")).toArrow()) == bag(wanted.toArrow())
+
+
+@FILES_ARE_ASKED
+def test_lane_off_leaves_results_to_spark(spark, folder, tmp_path, by_tasks, by_rows):
+    run = run_to_end(query_of(spark, folder, "join", lane="off"), tmp_path)
+    assert by_tasks == []
+    assert bag(spark.read.parquet(str(tmp_path / "out")).toArrow()) == bag(
+        by_rows("join").toArrow()
+    )
+    assert "tasks give" not in told(run)
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("name", ["filter", "over"])
+def test_memory_has_the_same_rows(spark, folder, by_rows, name):
+    run = ended(query_of(spark, folder, name), "memory")
+    assert bag(run.sink.table()) == bag(by_rows(name).toArrow())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id + 1 AS next FROM s WHERE small(x)",
+        "SELECT id FROM s WHERE small(x) AND k > 3",
+        "SELECT k, stddev(x) AS spread FROM s [RANGE 6 SECONDS SLIDE 6 SECONDS] GROUP BY k",
+    ],
+)
+def test_what_spark_computes_is_written_by_spark(
+    spark, folder, tmp_path, by_tasks, monkeypatch, text
+):
+    monkeypatch.setitem(QUERIES, "computed", text)
+    run_to_end(query_of(spark, folder, "computed"), tmp_path)
+    assert by_tasks == []
+    assert spark.read.parquet(str(tmp_path / "out")).count() > 0
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("setting", ["spark.sql.parquet.writeLegacyFormat", None])
+def test_settings_that_only_spark_knows_have_rows_made_of_results(
+    spark, folder, tmp_path, by_tasks, by_spark, by_rows, change, setting
+):
+    if setting is not None:
+        change(**{setting: "true"})
+    run = run_to_end(query_of(spark, folder, "filter"), tmp_path)
+    assert len(by_tasks) == N_BATCHES
+    assert by_spark == (by_tasks if setting is not None else [])
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert bag(found.toArrow()) == bag(by_rows("filter").toArrow())
+    assert sum(each.n_kept for each in run.records) == found.count()
+
+
+@FILES_ARE_ASKED
+@pytest.mark.parametrize("name", ["filter", "join"])
+def test_a_batch_that_fails_behind_its_files_is_there_once(
+    spark, folder, tmp_path, monkeypatch, by_rows, name
+):
+    commit_fails_once(monkeypatch, 1)
+    with pytest.raises(Exception, match="the disk is gone"):
+        run_to_end(query_of(spark, folder, name), tmp_path)
+    run_to_end(query_of(spark, folder, name), tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert bag(found.toArrow()) == bag(by_rows(name).toArrow())
+
+
+@FILES_ARE_ASKED
+def test_batches_without_results_leave_one_file_that_tells_the_columns(
+    spark, folder, tmp_path, by_tasks
+):
+    engine = el.Engine(spark)
+    engine.stream("s", stream_of(spark, folder, "s"), time="ts")
+    engine.function("none", lambda x: pc.and_(pc.less(x, 0.0), pc.greater(x, 0.0)), reads=["x"])
+    run_to_end(engine.query("SELECT id, ts FROM s WHERE none(x)", name="none"), tmp_path)
+    assert by_tasks == [0, 1, 2]
+    (file,) = (tmp_path / "out").glob("batch-*")
+    assert pq.read_schema(file).names == ["id", "ts"]
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 0
+
+
+# -- the parts of it ------------------------------------------------------------------------------
+
+
+def results_of(df, n_tasks=1):
+    """Return rows as tasks give them, with a report behind."""
+
+    def work(batches):
+        for batch in batches:
+            yield batch.append_column("report", pa.nulls(batch.num_rows, pa.binary()))
+        kinds = batch.schema.types
+        report = pa.array([b"seen"], pa.binary())
+        yield pa.RecordBatch.from_arrays(
+            [*(pa.nulls(1, kind) for kind in kinds), report], [*batch.schema.names, "report"]
+        )
+
+    seen = Observation()
+    metrics = lambda n: (F.collect_list("report").alias("reports"), n.alias("n"))  # noqa: E731
+    tasks = Tasks(df.coalesce(1) if n_tasks == 1 else df.repartition(n_tasks), work)
+    return TaskResults(tasks, ("report",), seen, metrics), seen
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("instants", "INT96"), ("zone", "America/New_York"), ("codec", "uncompressed")],
+)
+def test_a_file_of_every_type_is_as_spark_writes_it(
+    spark, rows, tmp_path, by_spark, change, setting, value
+):
+    change(**{setting: value})
+    results, seen = results_of(rows)
+    assert sink_of(tmp_path / "tasks").write_tasks(results, rows.schema, spark, 0) == 3
+    assert by_spark == []
+    assert seen.get == {"reports": [b"seen"], "n": 3}
+    sink_of(tmp_path / "spark").write(rows, 0)
+    found, wanted = (spark.read.parquet(str(tmp_path / each)) for each in ("tasks", "spark"))
+    assert found.schema == wanted.schema
+    assert repr(found.toArrow().to_pylist()) == repr(wanted.toArrow().to_pylist())
+    assert physical(tmp_path / "tasks") == physical(tmp_path / "spark")
+    names = [[each.name for each in (tmp_path / at).glob("*")] for at in ("tasks", "spark")]
+    assert sorted(names[0]) == sorted(names[1])
+
+
+def test_rows_of_every_type_are_made_of_results(spark, rows):
+    results, seen = results_of(rows)
+    kind = rows.toArrow().schema
+    found = results.to_df(rows.schema, kind)
+    assert repr(found.collect()) == repr(rows.collect())
+    assert seen.get["n"] == 3
+    results, _ = results_of(rows)
+    assert repr(results.table(kind).to_pylist()) == repr(rows.toArrow().to_pylist())
+
+
+def test_a_task_writes_row_groups_as_it_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "MOST_HELD_ROWS", 100)
+    parquet = files.Parquet("snappy", "snappy.parquet", is_int96=False, says={"a": "b"})
+    end = files.FileOfTask(str(tmp_path), parquet, "job")
+    table = pa.table({"x": [*range(70)]})
+    for _ in range(5):
+        assert [*end.add(table)] == []
+        assert end._n_held < 100
+    ((name, n_rows),) = end.close()
+    footer = pq.read_metadata(tmp_path / name.decode())
+    groups = [footer.row_group(at).num_rows for at in range(footer.num_row_groups)]
+    assert (groups, n_rows) == ([140, 140, 70], 350)
+    assert footer.metadata[b"a"] == b"b"
+    assert [*files.FileOfTask(str(tmp_path), parquet, "other").close()] == []
+    assert os.listdir(tmp_path) == [name.decode()]
+
+
+def test_files_of_attempts_that_do_not_count_are_left_out(spark, tmp_path, monkeypatch):
+    df = spark.range(10)
+    sink = sink_of(tmp_path)
+    results, _ = results_of(df, 2)
+    run = TaskResults.run
+
+    def with_another(self, make_end):
+        found = run(self, make_end)
+        staging = tmp_path / "_eddyline" / "batch-00000000"
+        pq.write_table(pa.table({"id": [77]}), staging / "part-00000-7-other.snappy.parquet")
+        return found
+
+    monkeypatch.setattr(TaskResults, "run", with_another)
+    assert sink.write_tasks(results, df.schema, spark, 0) == 10
+    assert sorted(row.id for row in spark.read.parquet(str(tmp_path)).collect()) == [*range(10)]
+    assert len([*tmp_path.glob("batch-*")]) == 2
+
+
+def test_files_that_the_driver_does_not_find_are_an_error(spark, tmp_path, monkeypatch):
+    sink = sink_of(tmp_path)
+    results, _ = results_of(spark.range(10))
+    other = partial(files.FileOfTask, str(tmp_path / "elsewhere"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setattr(files, "FileOfTask", lambda _folder, *rest: other(*rest))
+    with pytest.raises(SourceError, match="of which the driver finds 0; all workers must reach"):
+        sink.write_tasks(results, spark.range(10).schema, spark, 0)
+
+
+@FILES_ARE_ASKED
+def test_a_folder_that_tasks_cannot_write_to_is_named(spark, folder, tmp_path, monkeypatch):
+    # As of a disk that only the driver has.
+    monkeypatch.setattr(FileSink, "_empty_staging", lambda self, _: f"{self.root}/not/there")
+    with pytest.raises(SourceError, match=r"a task cannot write results to .*/not/there/part-"):
+        run_to_end(query_of(spark, folder, "filter"), tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"files": 2}, {"mergeSchema": "true"}])
+def test_options_of_spark_alone_keep_its_writer(tmp_path, options):
+    assert not FileSink(tmp_path, options).takes_tasks
+    assert FileSink(tmp_path).takes_tasks
+    assert not FileSink(tmp_path / "csv", kind="csv").takes_tasks
