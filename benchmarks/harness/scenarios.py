@@ -20,6 +20,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "as_read",
         "lane",
         "local_files",
+        "task_results",
     ),
     "change": (
         "paper",

@@ -99,12 +99,6 @@ class TaskResults:
         seen = ended.observe(self.observation, *self.metrics(F.coalesce(F.sum(N_ROWS), F.lit(0))))
         return seen.where(f"{GIVEN} IS NOT NULL").select(GIVEN, N_ROWS).toArrow()
 
-    def table(self, kind: pa.Schema) -> pa.Table:
-        """Run the tasks; return all results as a table of a schema."""
-        given = self.run(_Blobs)[GIVEN]
-        parts = [batch for blob in given for batch in pa.ipc.open_stream(blob.as_buffer())]
-        return pa.Table.from_batches(parts, parts[0].schema if parts else kind)
-
     def to_df(self, schema: StructType, kind: pa.Schema) -> DataFrame:
         """Return the results as rows of Spark's, where the sink can take no others.
 
@@ -127,8 +121,8 @@ class TaskResults:
         return _Work(self.tasks.work, self.last, self.steps)
 
 
-class _Blobs:
-    """Sends results as blobs: Arrow batches in the IPC format."""
+class Blobs:
+    """Sends results as blobs: Arrow batches in the IPC format; a ``TaskEnd``."""
 
     def __init__(self) -> None:
         self._held: list[pa.Table] = []

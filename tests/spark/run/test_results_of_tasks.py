@@ -17,8 +17,10 @@ from pyspark.sql import functions as F
 import eddyline as el
 from eddyline.errors import SourceError
 from eddyline.spark.arrow_tasks import Tasks
+from eddyline.spark.run.job import given_to
 from eddyline.spark.sinks import files
 from eddyline.spark.sinks.files import FileSink
+from eddyline.spark.sinks.sinks import MemorySink
 from eddyline.spark.task_results import TaskResults
 from tests.spark.joins.join_streams import (
     commit_fails_once,
@@ -132,13 +134,13 @@ def _driver_answers_nothing(monkeypatch):
 @pytest.fixture
 def by_tasks(monkeypatch):
     """The batches whose results tasks wrote."""
-    found, write = [], FileSink.write_tasks
+    found, end = [], FileSink.task_end
 
     def noted(self, *given):
         found.append(given[-1])
-        return write(self, *given)
+        return end(self, *given)
 
-    monkeypatch.setattr(FileSink, "write_tasks", noted)
+    monkeypatch.setattr(FileSink, "task_end", noted)
     return found
 
 
@@ -244,6 +246,55 @@ def test_batches_without_results_leave_one_file_that_tells_the_columns(
     assert spark.read.parquet(str(tmp_path / "out")).count() == 0
 
 
+# -- queries that run together --------------------------------------------------------------------
+
+TOGETHER = {
+    "short": "SELECT k, window.end AS at, count(*) AS n FROM s [RANGE 2 SECONDS SLIDE 2 SECONDS] "
+    "GROUP BY k",
+    "long": "SELECT max(text) AS last, k FROM s [RANGE 6 SECONDS SLIDE 3 SECONDS] GROUP BY k",
+    "coarse": "SELECT sum(id) AS total, window FROM s [RANGE 6 SECONDS SLIDE 2 SECONDS]",
+}
+
+
+def started_together(spark, folder, tmp_path):
+    """The runs of queries that share the stream, at their ends."""
+    engine = el.Engine(spark)
+    engine.stream("s", stream_of(spark, folder, "s"), time="ts", lateness="2 seconds")
+    for name, text in TOGETHER.items():
+        engine.query(text, name=name)
+    where = {"checkpoint": str(tmp_path / "ckpt"), "trigger": "available_now"}
+    runs = engine.start_all("parquet", path=str(tmp_path / "out"), **where)
+    assert all(run.await_termination(400) for run in runs)
+    return runs
+
+
+def bags(spark, tmp_path):
+    read = {name: spark.read.parquet(str(tmp_path / "out" / name)) for name in TOGETHER}
+    return {name: bag(df.toArrow()) for name, df in read.items()}
+
+
+@FILES_ARE_ASKED
+def test_each_query_that_runs_together_with_others_has_files_of_its_own(
+    spark, folder, tmp_path, by_tasks, by_spark, monkeypatch, change
+):
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSink, "takes_tasks", False)
+        started_together(spark, folder, tmp_path / "rows")
+    wanted = bags(spark, tmp_path / "rows")
+    assert by_tasks == []
+    assert all(wanted.values())
+    runs = started_together(spark, folder, tmp_path / "tasks")
+    assert len(by_tasks) >= 2 * len(TOGETHER)
+    assert bags(spark, tmp_path / "tasks") == wanted
+    for run in runs:
+        assert sum(each.n_kept for each in run.records) == wanted[run.name].total()
+    by_spark.clear()
+    change(**{"spark.sql.parquet.writeLegacyFormat": "true"})
+    started_together(spark, folder, tmp_path / "legacy")
+    assert by_spark
+    assert bags(spark, tmp_path / "legacy") == wanted
+
+
 # -- the parts of it ------------------------------------------------------------------------------
 
 
@@ -274,7 +325,7 @@ def test_a_file_of_every_type_is_as_spark_writes_it(
 ):
     change(**{setting: value})
     results, seen = results_of(rows)
-    assert sink_of(tmp_path / "tasks").write_tasks(results, rows.schema, spark, 0) == 3
+    assert given_to(sink_of(tmp_path / "tasks"), results, rows.schema, spark, 0) == 3
     assert by_spark == []
     assert seen.get == {"reports": [b"seen"], "n": 3}
     sink_of(tmp_path / "spark").write(rows, 0)
@@ -293,7 +344,10 @@ def test_rows_of_every_type_are_made_of_results(spark, rows):
     assert repr(found.collect()) == repr(rows.collect())
     assert seen.get["n"] == 3
     results, _ = results_of(rows)
-    assert repr(results.table(kind).to_pylist()) == repr(rows.toArrow().to_pylist())
+    sink = MemorySink()
+    assert given_to(sink, results, rows.schema, spark, 0) == 3
+    assert repr(sink.table().to_pylist()) == repr(rows.toArrow().to_pylist())
+    assert sink.table().schema == kind
 
 
 def test_a_task_writes_row_groups_as_it_goes(tmp_path, monkeypatch):
@@ -326,7 +380,7 @@ def test_files_of_attempts_that_do_not_count_are_left_out(spark, tmp_path, monke
         return found
 
     monkeypatch.setattr(TaskResults, "run", with_another)
-    assert sink.write_tasks(results, df.schema, spark, 0) == 10
+    assert given_to(sink, results, df.schema, spark, 0) == 10
     assert sorted(row.id for row in spark.read.parquet(str(tmp_path)).collect()) == [*range(10)]
     assert len([*tmp_path.glob("batch-*")]) == 2
 
@@ -338,7 +392,7 @@ def test_files_that_the_driver_does_not_find_are_an_error(spark, tmp_path, monke
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setattr(files, "FileOfTask", lambda _folder, *rest: other(*rest))
     with pytest.raises(SourceError, match="of which the driver finds 0; all workers must reach"):
-        sink.write_tasks(results, spark.range(10).schema, spark, 0)
+        given_to(sink, results, spark.range(10).schema, spark, 0)
 
 
 @FILES_ARE_ASKED

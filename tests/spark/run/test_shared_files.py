@@ -88,10 +88,10 @@ def test_a_batch_that_failed_between_two_sinks_is_there_once(
 ):
     take = FileSink.take
 
-    def stumbling(self, folder, batch_id):
+    def stumbling(self, folder, batch_id, *names):
         if batch_id == batch and self.root.endswith(name):
             raise OSError("no space left on device")
-        take(self, folder, batch_id)
+        take(self, folder, batch_id, *names)
 
     monkeypatch.setattr(FileSink, "take", stumbling)
     runs = started(engine, tmp_path)

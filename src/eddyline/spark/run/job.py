@@ -6,23 +6,30 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.prepared import RowCount
 from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.task_results import GIVEN, N_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from eddyline.query.identity import Identity
     from eddyline.spark.operator import Laid, Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import ArrowSink, Sink
+    from eddyline.spark.task_results import TaskResults
 
 
 class Outlet(Protocol):
     """Takes the rows of a run: one sink, or one for each of several queries."""
+
+    by_tasks: bool
+    """Whether the tasks of the newest batch gave the results; see ``task_results``."""
 
     def begin(self, *, continues: bool) -> None:
         """Get ready; see ``sinks.Sink.begin``."""
@@ -105,7 +112,6 @@ class SinkOutlet:
         self.takes_arrow = self._arrow is not None
         self.notes = sink.notes
         self.by_tasks = False
-        """Whether the tasks of the newest batch gave the sink their results."""
         self.kept_by: Mapping[str, int] = {}
         self._results = RowCount()
 
@@ -121,10 +127,13 @@ class SinkOutlet:
     def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the results of a micro-batch."""
         df, counted, table = results.df, results.counted, results.table
-        self.by_tasks = results.tasks is not None
+        self.by_tasks = False
         if self._arrow is not None and results.tasks is not None:
-            counted = self._arrow.write_tasks(results.tasks, df.schema, spark, batch_id)
-            return partial(count_of, counted)
+            given = given_to(self._arrow, results.tasks, df.schema, spark, batch_id)
+            self.by_tasks = given is not None
+            if given is not None:
+                return partial(count_of, given)
+            df, counted = results.tasks.to_df(df.schema, arrow_schema(spark, df.schema)), None
         if self._arrow is not None and (results.is_local or table is not None):
             table = df.toArrow() if table is None else table
             self._arrow.write_arrow(table, df.schema, spark, batch_id)
@@ -133,6 +142,19 @@ class SinkOutlet:
             df, counted = self._results.over(df)
         self.sink.write(df, batch_id)
         return partial(count_of, counted)
+
+
+def given_to(
+    sink: ArrowSink, results: TaskResults, schema: StructType, spark: SparkSession, batch_id: int
+) -> int | None:
+    """Run tasks that give a sink their results; returns how many, None if the sink takes none."""
+    end = sink.task_end(schema, spark, batch_id)
+    if end is None:
+        return None
+    given = results.run(end)
+    sink.take_given(given[GIVEN].to_pylist(), schema, spark, batch_id)
+    n_rows: list[int] = given[N_ROWS].to_pylist()
+    return sum(n_rows)
 
 
 def count_of(counted: Counted | int, timeout_s: float) -> int:

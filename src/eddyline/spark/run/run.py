@@ -455,7 +455,7 @@ class Run(RunFace):
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""
         found = self.chain.describe(History(tuple(self.records), self.decisions))
-        by_tasks = (BY_TASKS,) if getattr(self.outlet, "by_tasks", False) else ()
+        by_tasks = (BY_TASKS,) if self.outlet.by_tasks else ()
         return arranged([*found, *self.steering.sections(), *notes((*self.notes, *by_tasks))])
 
     @property

@@ -12,22 +12,25 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
+from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.projection import PlainColumns
 from eddyline.spark.shared.scans import PLACES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink
+from eddyline.spark.task_results import GIVEN, N_ROWS
 from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Laid
     from eddyline.spark.query import Query
     from eddyline.spark.sinks.sinks import Sink
+    from eddyline.spark.task_results import TaskEnd, TaskResults
 
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _WORDS = {"cast", "try_cast", "coalesce", "if", "nullif", "in", "and", "or", "not", "case"}
@@ -122,7 +126,6 @@ class SinkRouter:
     takes_all = False
     """Those that are stopped take no more rows."""
     calls_user = False
-    takes_tasks = False
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members = {each.name: each for each in members}
@@ -136,12 +139,19 @@ class SinkRouter:
         """The last micro-batch that was written."""
         self.kept_by: Mapping[str, int] = {}
         """Rows of the last micro-batch by query."""
+        self.by_tasks = False
 
     @property
     def takes_arrow(self) -> bool:
         """Whether all sinks take their part of a table."""
         members = tuple(self.members.values())  # one may leave meanwhile
         return all(member.plain is not None for member in members)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether all sinks take the results of tasks."""
+        sinks: list[Any] = [member.sink for member in tuple(self.members.values())]
+        return self.takes_arrow and all(sink.takes_tasks for sink in sinks)
 
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
@@ -157,18 +167,30 @@ class SinkRouter:
             here = [(place, each) for place, each in found if each is not None]
             for _, each in here:
                 each.n_kept = None
-            apart = [(place, each) for place, each in here if each.texts is None]
-            together = [(place, each) for place, each in here if each.texts is not None]
+            self.by_tasks = False
+            if results.tasks is not None:
+                self.by_tasks = self._write_tasks(results.tasks, spark, here, batch_id)
+                if not self.by_tasks:
+                    df = results.tasks.to_df(df.schema, arrow_schema(spark, df.schema))
             if results.table is not None:
                 self._write_table(results.table, spark, here, batch_id)
-            elif apart:
-                self._write_apart(df, apart, together, batch_id)
-            else:
-                _write_together(df, together, batch_id)
+            elif not self.by_tasks:
+                self._write_rows(df, here, batch_id)
             self.last_batch = batch_id
             self.kept_by = {each.name: each.n_kept for _, each in here if each.n_kept is not None}
             n_kept = sum(self.kept_by.values())
             return lambda _timeout_s: n_kept
+
+    def _write_rows(
+        self, rows: DataFrame, members: list[tuple[int, Member]], batch_id: int
+    ) -> None:
+        """Give each sink its part of rows of Spark's."""
+        apart = [(place, each) for place, each in members if each.texts is None]
+        together = [(place, each) for place, each in members if each.texts is not None]
+        if apart:
+            self._write_apart(rows, apart, together, batch_id)
+        else:
+            _write_together(rows, together, batch_id)
 
     def _write_table(
         self,
@@ -189,6 +211,35 @@ class SinkRouter:
             sink: Any = member.sink
             sink.write_arrow(part, member.schema, spark, batch_id)
             member.n_kept = len(numbers)
+
+    def _write_tasks(
+        self,
+        results: TaskResults,
+        spark: SparkSession,
+        members: list[tuple[int, Member]],
+        batch_id: int,
+    ) -> bool:
+        """Let tasks give each sink its part of their results; False if one takes none of them."""
+        sinks: dict[int, Any] = {place: member.sink for place, member in members}
+        ends = {}
+        for place, member in members:
+            end = sinks[place].task_end(member.schema, spark, batch_id)
+            if end is None or member.plain is None:
+                return False
+            ends[place] = (member.plain, end)
+        given = results.run(partial(_EndOfEach, ends))
+        by_place: dict[int, list[tuple[bytes, int]]] = {}
+        for what, n_rows in zip(given[GIVEN].to_pylist(), given[N_ROWS].to_pylist(), strict=True):
+            place = int.from_bytes(what[:_PLACE_BYTES])
+            by_place.setdefault(place, []).append((what[_PLACE_BYTES:], n_rows))
+        for place, member in members:
+            if member.name not in self.members:
+                continue  # stopped by the sink of another
+            own = by_place.get(place, [])
+            given_here = [what for what, _ in own]
+            sinks[place].take_given(given_here, member.schema, spark, batch_id)
+            member.n_kept = sum(n_rows for _, n_rows in own)
+        return True
 
     def _write_apart(
         self,
@@ -216,6 +267,45 @@ class SinkRouter:
                 _write_together(kept, together, batch_id)
         finally:
             kept.unpersist()
+
+
+_PLACE_BYTES = 4
+"""Bytes of the place before what the end of a task gives for one query."""
+
+
+class _EndOfEach:
+    """Gives each query its part of the results of a task; a ``TaskEnd``.
+
+    Args:
+        ends: by place, the output columns of a query and what makes the end for its sink.
+    """
+
+    def __init__(self, ends: Mapping[int, tuple[PlainColumns, Callable[[], TaskEnd]]]) -> None:
+        self._ends = ends
+        self._made: dict[int, TaskEnd] = {}
+
+    def add(self, table: pa.Table) -> Iterator[tuple[bytes, int]]:
+        """Hand over the rows of each query that has some."""
+        rows_by_place = _rows_by_place(table[PLACES])
+        table = table.drop_columns([PLACES])
+        for place, numbers in rows_by_place.items():
+            if place not in self._ends:
+                continue  # of a query that was stopped
+            plain, make = self._ends[place]
+            if place not in self._made:
+                self._made[place] = make()
+            own = plain.picked(table.take(pa.array(numbers)))
+            yield from self._marked(place, self._made[place].add(own))
+
+    def close(self) -> Iterator[tuple[bytes, int]]:
+        """Finish with what the ends hold."""
+        for place, end in self._made.items():
+            yield from self._marked(place, end.close())
+
+    @staticmethod
+    def _marked(place: int, given: Iterator[tuple[Any, int]]) -> Iterator[tuple[bytes, int]]:
+        mark = place.to_bytes(_PLACE_BYTES)
+        return ((mark + bytes(what), n_rows) for what, n_rows in given)
 
 
 _PLACE, _LEAST, _MOST = f"{PREFIX}_place", f"{PREFIX}_least", f"{PREFIX}_most"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import fs, orc
 from pyarrow import parquet as pq
 from pyspark.sql import types as T
@@ -25,16 +24,13 @@ from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text
 from eddyline.spark.analysis import arrow_schema, frame_of
 from eddyline.spark.arrow_tasks import task_ids
-from eddyline.spark.prepared import RowCount
-from eddyline.spark.task_results import GIVEN, N_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
-    from eddyline.spark.prepared import Counted
-    from eddyline.spark.task_results import TaskResults
+    from eddyline.spark.task_results import TaskEnd
 
 
 class FileSink:
@@ -126,30 +122,30 @@ class FileSink:
         """Whether tasks write the files: all of them reach a local or mounted folder."""
         return self.takes_arrow and self.n_files is None and is_local(self.files)
 
-    def write_tasks(
-        self, results: TaskResults, schema: T.StructType, spark: SparkSession, batch_id: int
-    ) -> Counted | int:
-        """Let tasks write their results, each to a file of its own.
-
-        Raises:
-            SourceError: a task cannot write, or the driver does not find what it has written.
-        """
+    def task_end(
+        self, schema: T.StructType, spark: SparkSession, batch_id: int
+    ) -> Callable[[], TaskEnd] | None:
+        """Return what lets each task write its results to a file; None if Spark has to."""
         parquet = self._parquet_of(schema, spark)
         if parquet is None:
-            df, counted = RowCount().over(results.to_df(schema, arrow_schema(spark, schema)))
-            self.write(df, batch_id)
-            return counted
-        staging = self._empty_staging(batch_id)
-        written = results.run(partial(FileOfTask, staging, parquet, uuid.uuid4().hex[:8]))
-        names = [name.decode() for name in written[GIVEN].to_pylist()]
-        if not names and not self.tells_columns(batch_id):
-            empty = arrow_schema(spark, schema).empty_table()
-            names = [f"part-0.{parquet.suffix}"]
-            with self.files.open_output_stream(f"{staging}/{names[0]}") as file:
-                parquet.write(empty, file)
-        self.take(staging, batch_id, names)
-        self.files.delete_dir(staging)
-        return int(pc.sum(written[N_ROWS]).as_py() or 0)
+            return None
+        return partial(FileOfTask, self._empty_staging(batch_id), parquet, uuid.uuid4().hex[:8])
+
+    def take_given(
+        self, given: Sequence[bytes], schema: T.StructType, spark: SparkSession, batch_id: int
+    ) -> None:
+        """Take the files that tasks have written, by their names.
+
+        Raises:
+            SourceError: the driver does not find one of them.
+        """
+        staging = f"{self.root}/{self.staging_of(batch_id)}"
+        names = [name.decode() for name in given]
+        if names or self.tells_columns(batch_id):
+            self.take(staging, batch_id, names)
+            self.files.delete_dir(staging)
+        else:
+            self.write_arrow(arrow_schema(spark, schema).empty_table(), schema, spark, batch_id)
 
     def _parquet_of(self, schema: T.StructType, spark: SparkSession) -> Parquet | None:
         """Return how Arrow writes rows of a schema; None if Spark has to."""

@@ -26,15 +26,15 @@ from eddyline.registry import checked_text, look_up
 from eddyline.spark.analysis import arrow_schema, reason_of
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.starting import FILES, GROUP, check_sink
+from eddyline.spark.task_results import Blobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from eddyline.spark.prepared import Counted
-    from eddyline.spark.task_results import TaskResults
+    from eddyline.spark.task_results import TaskEnd
 
     BatchWriter = Callable[[DataFrame, int], None]
 
@@ -96,13 +96,19 @@ class ArrowSink(Sink, Protocol):
         """
         ...
 
-    def write_tasks(
-        self, results: TaskResults, schema: StructType, spark: SparkSession, batch_id: int
-    ) -> Counted | int:
-        """Take the results of the tasks of one micro-batch, as ``write`` does; runs their job.
+    def task_end(
+        self, schema: StructType, spark: SparkSession, batch_id: int
+    ) -> Callable[[], TaskEnd] | None:
+        """Return what takes the results of each task of a micro-batch; see ``TaskResults.run``.
 
-        Returns how many they are, or what observes that.
+        None if the sink takes no results of this schema from tasks.
         """
+        ...
+
+    def take_given(
+        self, given: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
+    ) -> None:
+        """Take the results of a micro-batch by what the ends of its tasks have given."""
         ...
 
 
@@ -127,13 +133,22 @@ class _InDriver(_Fresh):
         """Take a table; see ``ArrowSink``."""
         raise NotImplementedError
 
-    def write_tasks(
-        self, results: TaskResults, schema: StructType, spark: SparkSession, batch_id: int
-    ) -> int:
-        """Take the results of tasks as one table."""
-        table = results.table(arrow_schema(spark, schema))
-        self.write_arrow(table, schema, spark, batch_id)
-        return int(table.num_rows)
+    def task_end(
+        self,
+        schema: StructType,  # noqa: ARG002
+        spark: SparkSession,  # noqa: ARG002
+        batch_id: int,  # noqa: ARG002
+    ) -> Callable[[], TaskEnd]:
+        """Return what sends the results of a task as blobs."""
+        return Blobs
+
+    def take_given(
+        self, given: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
+    ) -> None:
+        """Take the results in blobs as one table."""
+        parts = [part for blob in given for part in pa.ipc.open_stream(blob)]
+        kind = parts[0].schema if parts else arrow_schema(spark, schema)
+        self.write_arrow(pa.Table.from_batches(parts, kind), schema, spark, batch_id)
 
 
 class MemorySink(_InDriver):
