@@ -14,18 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructType
 
 from eddyline.errors import QueryError
 from eddyline.query.predicate_results import truths
 from eddyline.query.select.groups import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
-from eddyline.spark.analysis import operand, refused, unlogged
+from eddyline.spark.analysis import operand, refused, table_schema, unlogged
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.session import is_on
 from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
 from eddyline.sql.parsing import plain_path, quoted
@@ -167,7 +165,6 @@ class PlainColumns:
             source: the columns of the input.
             like: a DataFrame with the output columns.
         """
-        is_large = is_on(like.sparkSession, "spark.sql.execution.arrow.useLargeVarTypes")
         every = [quoted(each) for each in source.names]
         texts = [each for text in texts for each in (every if text == "*" else [text])]
         paths = []
@@ -176,8 +173,7 @@ class PlainColumns:
             if found is None or found[1] != made.dataType:
                 return None
             paths.append(found[0])
-        kinds = to_arrow_schema(like.schema, timezone="UTC", prefers_large_types=is_large)
-        return cls(tuple(paths), kinds)
+        return cls(tuple(paths), table_schema(like.sparkSession, like.schema))
 
     def picked(self, table: pa.Table) -> pa.Table:
         """Return the output columns of a table."""

@@ -181,10 +181,14 @@ def test_lane_off_leaves_results_to_spark(spark, folder, tmp_path, by_tasks, by_
 
 
 @FILES_ARE_ASKED
-@pytest.mark.parametrize("name", ["filter", "over"])
-def test_memory_has_the_same_rows(spark, folder, by_rows, name):
+@pytest.mark.parametrize("name", ["filter", "over", "rules", "aggregate"])
+def test_memory_has_the_same_rows(spark, folder, by_rows, change, name):
+    change(zone="Europe/Berlin")
     run = ended(query_of(spark, folder, name), "memory")
-    assert bag(run.sink.table()) == bag(by_rows(name).toArrow())
+    wanted = by_rows(name).toArrow()
+    assert bag(run.sink.table()) == bag(wanted)
+    assert run.sink.table().schema.types == wanted.schema.types
+    assert any(not batch.num_rows for batch in run.sink.batches.values()) or name != "aggregate"
 
 
 @pytest.mark.parametrize(

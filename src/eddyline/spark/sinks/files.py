@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from eddyline.data.files import is_local
 from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text
-from eddyline.spark.analysis import arrow_schema, frame_of
+from eddyline.spark.analysis import frame_of, table_schema
 from eddyline.spark.arrow_tasks import task_ids
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class FileSink:
             self.take(staging, batch_id, names)
             self.files.delete_dir(staging)
         else:
-            self.write_arrow(arrow_schema(spark, schema).empty_table(), schema, spark, batch_id)
+            self.write_arrow(table_schema(spark, schema).empty_table(), schema, spark, batch_id)
 
     def _parquet_of(self, schema: T.StructType, spark: SparkSession) -> Parquet | None:
         """Return how Arrow writes rows of a schema; None if Spark has to."""

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.registry import checked_text, look_up
-from eddyline.spark.analysis import arrow_schema, reason_of
+from eddyline.spark.analysis import reason_of, table_schema
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.starting import FILES, GROUP, check_sink
 from eddyline.spark.task_results import Blobs
@@ -146,9 +146,10 @@ class _InDriver(_Fresh):
         self, given: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
     ) -> None:
         """Take the results in blobs as one table."""
-        parts = [part for blob in given for part in pa.ipc.open_stream(blob)]
-        kind = parts[0].schema if parts else arrow_schema(spark, schema)
-        self.write_arrow(pa.Table.from_batches(parts, kind), schema, spark, batch_id)
+        kind = table_schema(spark, schema)
+        tables = [pa.ipc.open_stream(blob).read_all().cast(kind) for blob in given]
+        table = pa.concat_tables(tables) if tables else kind.empty_table()
+        self.write_arrow(table, schema, spark, batch_id)
 
 
 class MemorySink(_InDriver):
