@@ -48,7 +48,8 @@ LATER = (
 
 SAFE_THREADS = {"jemalloc_bg_thd"}
 """Threads whose owner prepares for forks: jemalloc, which pyarrow brings along, takes its locks
-before and makes its state anew after them."""
+before and makes its state anew after them. numba starts threads with the first parallel kernel, so
+no kernel may be parallel."""
 
 
 def run() -> None:
