@@ -38,6 +38,7 @@ FIRST = ("pyspark.worker", "pyarrow.compute")
 
 LATER = (
     "pandas",  # pyarrow imports it to make an array of a list
+    "eddyline.lane.results",
     "eddyline.spark.filters.udf",
     "eddyline.spark.rules.udf",
     "eddyline.spark.joins.task",
