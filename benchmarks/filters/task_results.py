@@ -29,17 +29,20 @@ QUERIES = {
     ),
     "join": (
         "SELECT a.*, b.seq AS before, b.price AS price_before "
-        "FROM ticks a [RANGE 0 SECONDS], ticks b [RANGE 100 MILLISECONDS] "
-        "WHERE a.order_id = b.order_id"
+        "FROM ticks a [RANGE 0 SECONDS], ticks b [RANGE 50 MILLISECONDS] "
+        "WHERE a.symbol = b.symbol"
     ),
 }
+
+N_BATCHES = {"where": 10, "over": 10, "join": 3}
+"""The driver itself answers a join of fewer rows and results."""
 
 ROUNDS = 3
 
 
 def results(settings: Settings, kind: str) -> Measurement:
     """A batch whose results Spark writes over one whose results tasks write."""
-    n_batches = settings.pick(10, 3)
+    n_batches = settings.pick(N_BATCHES[kind], 3)
     folder = str(ticks(n_batches))
     took: dict[str, list[list[float]]] = {"spark": [], "tasks": []}
     n_results = set()
