@@ -56,3 +56,8 @@ def test_numbers_of_decisions_are_their_files():
     assert [page.name[:4] for page in PAGES] == [
         f"{int(page.read_text('utf-8').removeprefix('# ').partition('.')[0]):04d}" for page in PAGES
     ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_decision_has_at_most_350_words(page):
+    assert len(page.read_text("utf-8").split()) <= 350

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from eddyline.spark.projection import PlainColumns
+from eddyline.spark.projection import picked_columns
 
 pytestmark = pytest.mark.spark
 
@@ -36,11 +36,10 @@ def rows(spark):
 )
 def test_columns_and_fields_are_picked(rows, texts):
     like = rows.selectExpr(*texts)
-    laid = PlainColumns.of(texts, rows.schema, like).laid(rows.toArrow())
-    assert laid.df is like
+    found = picked_columns(texts, rows.schema, like)(rows.toArrow())
     wanted = like.toArrow()
-    assert laid.table.schema == wanted.schema
-    assert repr(laid.table.to_pylist()) == repr(wanted.to_pylist())
+    assert found.schema == wanted.schema
+    assert repr(found.to_pylist()) == repr(wanted.to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -48,11 +47,11 @@ def test_columns_and_fields_are_picked(rows, texts):
 )
 def test_a_column_that_is_computed_is_left_to_spark(spark, rows, text):
     like = rows.selectExpr("n") if text == "s.x.y AS n" else rows.selectExpr(text)
-    assert PlainColumns.of([text], rows.schema, like) is None
+    assert picked_columns([text], rows.schema, like) is None
 
 
 def test_a_name_that_two_columns_have_is_left_to_spark(spark):
     rows = spark.sql("SELECT 1 AS a, 2 AS A")
-    assert PlainColumns.of(["a"], rows.schema, spark.sql("SELECT 1 AS a")) is None
-    every = PlainColumns.of(["*"], rows.schema, rows)
+    assert picked_columns(["a"], rows.schema, spark.sql("SELECT 1 AS a")) is None
+    every = picked_columns(["*"], rows.schema, rows)
     assert every is None

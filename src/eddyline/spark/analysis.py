@@ -92,7 +92,15 @@ def frame_of(spark: SparkSession, table: pa.Table, schema: StructType) -> DataFr
 
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     """Return the Arrow schema that Spark takes for a schema, by the session's settings."""
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return _arrow_schema(spark, schema, str(spark.conf.get("spark.sql.session.timeZone")))
+
+
+def table_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
+    """Return the Arrow schema of the tables that ``DataFrame.toArrow`` returns for a schema."""
+    return _arrow_schema(spark, schema, "UTC")
+
+
+def _arrow_schema(spark: SparkSession, schema: StructType, zone: str) -> pa.Schema:
     is_large = is_on(spark, "spark.sql.execution.arrow.useLargeVarTypes")
     return to_arrow_schema(schema, timezone=zone, prefers_large_types=is_large)
 

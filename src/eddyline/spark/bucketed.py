@@ -224,7 +224,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         step = self.result_step if batch.takes_tasks else None
         if step is not None and self.lane.wanted != "off":
             made = TaskResults(tasks, (REPORT,), done, self._metrics)
-            return Laid(step.like, pending, tasks=made.then(step))
+            return Laid(step.empty_result, pending, tasks=made.then(step))
         n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
         found = tasks.returned(self.task_schema).observe(done, *self._metrics(n_found))
         counted = Counted(done, FOUND) if self.gives_all else None
@@ -233,7 +233,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
     def _laid_answer(self, answer: DriverAnswer, spark: SparkSession, batch: Batch) -> Laid:
         pending = (Pending(self.name, answer),)
         if batch.takes_arrow and (step := self.result_step) is not None:
-            return Laid(step.like, pending, table=step.result(answer.results))
+            return Laid(step.empty_result, pending, table=step.result(answer.results))
         found = frame_of(spark, answer.results, StructType(self.task_schema.fields[:-1]))
         return Laid(self.results(found), pending, is_local=True)
 
@@ -263,7 +263,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         return Tasks(rows, worker.run)
 
     def exchange_files(self, spark: SparkSession, read: Reading, worker: BucketWorker) -> Tasks:
-        """Return those that answer the rows of files, which other tasks read and send as blobs."""
+        """Return the tasks that answer buckets; others read files and send their rows as blobs."""
         return self.exchange(read_by_tasks(spark, read.n_tasks, read.blobs, BLOBS), worker)
 
     def answer_files(

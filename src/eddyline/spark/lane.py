@@ -309,7 +309,7 @@ def _columns_of_files(leaf: Any) -> set[str]:
 
 @dataclass(frozen=True)
 class KeptOfFiles:
-    """The rows of files that tasks keep, as rows of Spark's or as the tasks give them."""
+    """The rows of files that tasks keep, for Spark or for a writer of the sink."""
 
     scan: ListedScan
     task: FileTask
@@ -322,9 +322,8 @@ class KeptOfFiles:
     """Has also ``kept``, the rows that Spark gets, and ``sent``, their bytes; an Observation or a
     name."""
 
-    @property
-    def rows(self) -> DataFrame:
-        """The rows, handed to Spark."""
+    def as_dataframe(self) -> DataFrame:
+        """Return the kept rows as Spark gets them."""
         ends = StructField(REPORT, BinaryType()), StructField(SENT, LongType())
         schema = StructType([*self.scan.schema.fields, *self.added, *ends])
         n_kept = F.count(F.when(F.col(REPORT).isNull(), 1))
@@ -332,9 +331,8 @@ class KeptOfFiles:
         seen = self._tasks.returned(schema).observe(self.observation, *metrics)
         return seen.where(f"{REPORT} IS NULL").drop(REPORT, SENT)
 
-    @property
-    def results(self) -> TaskResults:
-        """The same, of which Spark gets none."""
+    def task_results(self) -> TaskResults:
+        """Return the kept rows as task results. Spark gets no row: ``kept`` and ``sent`` are 0."""
         none = F.sum(F.lit(0))
         metrics = self._metrics(none, none)
         return TaskResults(self._tasks, (REPORT, SENT), self.observation, lambda _: metrics)

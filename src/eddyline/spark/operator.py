@@ -60,7 +60,7 @@ class Batch:
     takes_arrow: bool = False
     """Whether what comes behind the operator takes an Arrow table, up to the sink."""
     takes_tasks: bool = False
-    """Whether what comes behind it runs in the tasks of the operator, up to the sink."""
+    """Whether every later operator and the sink can run inside the tasks."""
 
 
 class Metrics(Protocol):

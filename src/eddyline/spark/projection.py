@@ -1,31 +1,29 @@
 """The output columns of a query, as the last operator of its chain.
 
 A column is SQL, or the answers of a Python function (``called_column``). Where the driver holds the
-rows as an Arrow table, ``PlainColumns`` picks columns and fields of columns without Spark.
+rows as an Arrow table, or tasks write their results, columns and fields of columns are picked
+without Spark (``picked_columns``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.errors import AnalysisException
+import pyarrow as pa  # noqa: TC002 - Spark reads the hints of ``evaluate``
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, StructType
 
 from eddyline.errors import QueryError
+from eddyline.lane.results import Picked
 from eddyline.query.predicate_results import truths
 from eddyline.query.select.groups import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
-from eddyline.spark.analysis import operand, refused, unlogged
+from eddyline.spark.analysis import operand, refused, table_schema, unlogged
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator
-from eddyline.spark.session import is_on
 from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
 from eddyline.sql.parsing import plain_path, quoted
@@ -114,8 +112,8 @@ class ProjectOperator(Operator):
             return None
         texts, source = self._step.projections, self._source
         like = self.shape(source)
-        plain = PlainColumns.of(texts, source.schema, like)
-        return None if plain is None else ArrowStep(like, plain.picked)
+        picked = picked_columns(texts, source.schema, like)
+        return None if picked is None else ArrowStep(like, picked)
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the columns.
@@ -149,53 +147,36 @@ def called_column(df: DataFrame, predicate: FunctionPredicate) -> Column:
     return found
 
 
-@dataclass(frozen=True)
-class PlainColumns:
-    """Output columns that are columns of their input, or fields of such, unchanged."""
+def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) -> Picked | None:
+    """Return how output columns are picked from a table; None if Spark has to compute one.
 
-    paths: tuple[tuple[str, ...], ...]
-    """The column of the input, and the field."""
-    schema: pa.Schema
-    """The output columns, as ``toArrow`` returns them."""
-
-    @classmethod
-    def of(cls, texts: Sequence[str], source: StructType, like: DataFrame) -> Self | None:
-        """Return how output columns are picked; None if one has to be computed.
-
-        Args:
-            texts: the output columns, as SQL.
-            source: the columns of the input.
-            like: a DataFrame with the output columns.
-        """
-        is_large = is_on(like.sparkSession, "spark.sql.execution.arrow.useLargeVarTypes")
-        every = [quoted(each) for each in source.names]
-        texts = [each for text in texts for each in (every if text == "*" else [text])]
-        paths = []
-        for text, made in zip(texts, like.schema, strict=True):
-            found = _found(plain_path(text), source)
-            if found is None or found[1] != made.dataType:
-                return None
-            paths.append(found[0])
-        kinds = to_arrow_schema(like.schema, timezone="UTC", prefers_large_types=is_large)
-        return cls(tuple(paths), kinds)
-
-    def picked(self, table: pa.Table) -> pa.Table:
-        """Return the output columns of a table."""
-        columns = []
-        for path, field in zip(self.paths, self.schema, strict=True):
-            column = table[path[0]]
-            if len(path) > 1:
-                column = pc.struct_field(column, path[1])
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        return pa.Table.from_arrays(columns, schema=self.schema)
+    Args:
+        texts: the output columns, as SQL.
+        source: the columns of the input.
+        like: a DataFrame with the output columns.
+    """
+    every = [quoted(each) for each in source.names]
+    texts = [each for text in texts for each in (every if text == "*" else [text])]
+    paths = []
+    for text, made in zip(texts, like.schema, strict=True):
+        found = _found(plain_path(text), source)
+        if found is None or found[1] != made.dataType:
+            return None
+        paths.append(found[0])
+    try:
+        return Picked(tuple(paths), table_schema(like.sparkSession, like.schema))
+    except PySparkTypeError:  # Arrow lacks a type
+        return None
 
 
-def _found(path: tuple[str, ...] | None, source: StructType) -> tuple[tuple[str, ...], Any] | None:
-    """Return the names of a column and of its field as they are, and the type; None if not found.
+def _found(
+    path: tuple[str, ...] | None, source: StructType
+) -> tuple[tuple[str | int, ...], Any] | None:
+    """Return a path as ``Picked`` has it, and the type of what it leads to; None if not found.
 
     Names are compared without regard to case, as Spark does unless it is told otherwise.
     """
-    names: list[str] = []
+    places: list[str | int] = []
     kind: Any = source
     for name in path or ():
         if not isinstance(kind, StructType):
@@ -203,6 +184,7 @@ def _found(path: tuple[str, ...] | None, source: StructType) -> tuple[tuple[str,
         same = [each for each in kind if each.name.lower() == name.lower()]
         if len(same) != 1:
             return None
-        names.append(same[0].name)
-        kind = same[0].dataType
-    return (tuple(names), kind) if names else None
+        (only,) = same
+        places.append(kind.fields.index(only) if places else only.name)
+        kind = only.dataType
+    return (tuple(places), kind) if places else None

@@ -286,7 +286,7 @@ class Query:
             raise OptionError(msg, query=self.name, state=state)
         trigger = trigger_text(trigger, as_spark)
         changed = checked_changed(changed)
-        outlet = SinkOutlet(sink_of(sink, path, format, options))
+        outlet = SinkOutlet(sink_of(sink, path, format, options), self.shape.schema)
         given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
         query = self.as_before(None if given is None else stored_query(given))
         run = Run(query.job(state), outlet, checkpoint, trigger, changed)

@@ -38,6 +38,7 @@ FIRST = ("pyspark.worker", "pyarrow.compute")
 
 LATER = (
     "pandas",  # pyarrow imports it to make an array of a list
+    "eddyline.lane.results",
     "eddyline.spark.filters.udf",
     "eddyline.spark.rules.udf",
     "eddyline.spark.joins.task",
@@ -48,7 +49,8 @@ LATER = (
 
 SAFE_THREADS = {"jemalloc_bg_thd"}
 """Threads whose owner prepares for forks: jemalloc, which pyarrow brings along, takes its locks
-before and makes its state anew after them."""
+before and makes its state anew after them. numba starts threads with the first parallel kernel, so
+no kernel may be parallel."""
 
 
 def run() -> None:

@@ -122,9 +122,9 @@ def test_a_file_is_as_spark_writes_it(spark, rows, tmp_path, by_spark, change, s
     ],
 )
 def test_under_other_settings_spark_writes(spark, rows, tmp_path, by_spark, change, setting, value):
-    assert files.Parquet.of(spark, rows.schema, None) is not None
+    assert files.parquet_of(spark, rows.schema, None) is not None
     change(**{setting: value})
-    assert files.Parquet.of(spark, rows.schema, None) is None
+    assert files.parquet_of(spark, rows.schema, None) is None
     if value == "lz4_raw":
         sink_of(tmp_path).write_arrow(rows.toArrow(), rows.schema, spark, 0)
         assert by_spark == [0]
@@ -135,10 +135,10 @@ def test_files_that_are_encrypted_are_written_by_spark(spark, rows):
     for conf in (spark.sparkContext._jsc.hadoopConfiguration(), spark.conf):
         conf.set("parquet.crypto.factory.class", "of.some.Company")
         try:
-            assert files.Parquet.of(spark, rows.schema, None) is None
+            assert files.parquet_of(spark, rows.schema, None) is None
         finally:
             conf.unset("parquet.crypto.factory.class")
-    assert files.Parquet.of(spark, rows.schema, None) is not None
+    assert files.parquet_of(spark, rows.schema, None) is not None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_type
@@ -83,7 +82,7 @@ from eddyline.spark.aggregates.columns import (
     plain_name,
     start_of_cell,
 )
-from eddyline.spark.aggregates.task import END, AggregateWorker, FileRows
+from eddyline.spark.aggregates.task import END, AggregateWorker, FileRows, PlainValues
 from eddyline.spark.analysis import arrow_schema, refused, unlogged
 from eddyline.spark.bucketed import (
     REPORTED,
@@ -99,7 +98,7 @@ from eddyline.spark.event_time import ResultClock
 from eddyline.spark.lane import Refused
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
-from eddyline.spark.projection import PlainColumns
+from eddyline.spark.projection import picked_columns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
 from eddyline.spark.row_tests import check_settings, row_test
 from eddyline.spark.session import is_ansi
@@ -113,6 +112,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.plan import Lift
+    from eddyline.lane.results import Picked
     from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
     from eddyline.report.sections import Section
@@ -132,43 +132,6 @@ def _test_of(rows: DataFrame, condition: str) -> RowTest | None:
     with suppress(Refused):
         return row_test(rows, [SqlPredicate(condition)])
     return None
-
-
-@dataclass(frozen=True)
-class PlainValues:
-    """Columns of results that are what tasks return, or 0 for the NULL of a count."""
-
-    kept: tuple[str, ...]
-    """Columns that results have as they are, such as groups."""
-    values: Mapping[str, tuple[str, bool]]
-    """The column that tasks return for each value, and whether NULL stands for 0."""
-    instant: pa.DataType | None
-    """The type of the ends of windows; None: results have no window."""
-    start: str | int | None
-    """The column of the start of a window, or its length (µs); None: windows have no start."""
-    picked: PlainColumns | None
-    """The output columns of these; None: all."""
-
-    def result(self, found: pa.Table) -> pa.Table:
-        """Return the results in what tasks returned."""
-        columns = {name: found[name] for name in self.kept}
-        for name, (column, is_count) in self.values.items():
-            columns[name] = found[column].fill_null(0) if is_count else found[column]
-        if self.instant is not None:
-            columns[WINDOW] = self._windows(found)
-        table = pa.table(columns)
-        return table if self.picked is None else self.picked.picked(table)
-
-    def _windows(self, found: pa.Table) -> pa.StructArray:
-        end = found[INSTANT].combine_chunks()
-        if self.start is None:
-            first = pa.nulls(found.num_rows, pa.int64())
-        elif isinstance(self.start, str):
-            first = found[self.start].combine_chunks()
-        else:
-            first = pc.subtract(end, self.start)
-        ends = [first.cast(self.instant), end.cast(self.instant)]
-        return pa.StructArray.from_arrays(ends, ["start", "end"])
 
 
 class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
@@ -343,7 +306,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         *,
         start: str | int | None = None,
         has_window: bool = True,
-        picked: PlainColumns | None = None,
+        picked: Picked | None = None,
     ) -> PlainValues:
         """Return how results are made of what tasks return; see ``PlainValues``."""
         values = {
@@ -814,12 +777,11 @@ class AggregateOperator(AggregatingOperator):
         if self._tells_old or self.step.having or isinstance(self.window, SessionWindow):
             return None
         shape = self.shape(self.rows_shape)
-        plain = PlainColumns.of(self.step.projections, self.plain_fields, shape)
-        if plain is None:
+        picked = picked_columns(self.step.projections, self.plain_fields, shape)
+        if picked is None:
             return None
         start = None if self._has_no_start else self.window.length
-        made = self.plain_values(self.groups.names, start=start, picked=plain)
-        return ArrowStep(shape, made.result)
+        return ArrowStep(shape, self.plain_values(self.groups.names, start=start, picked=picked))
 
     @property
     def _tells_old(self) -> bool:

@@ -23,7 +23,7 @@ from eddyline.spark.aggregates.operator import AggregatingOperator, unbounded_va
 from eddyline.spark.analysis import check_names, check_travel
 from eddyline.spark.lane import Refused
 from eddyline.spark.prepared import Selected
-from eddyline.spark.projection import PlainColumns
+from eddyline.spark.projection import picked_columns
 from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import quoted
 
@@ -126,10 +126,10 @@ class OverOperator(AggregatingOperator):
         values = [StructField(each.call.column, each.kind) for each in self.calls]
         like = self.results(self.spark.createDataFrame([], self.task_schema))
         texts = [*map(quoted, names), *(each.name for each in values)]
-        picked = PlainColumns.of(texts, StructType([*self.columns, *values]), like)
+        picked = picked_columns(texts, StructType([*self.columns, *values]), like)
         if picked is None:
             return None
-        return ArrowStep(like, self.plain_values(names, has_window=False, picked=picked).result)
+        return ArrowStep(like, self.plain_values(names, has_window=False, picked=picked))
 
     @cached_property
     def _answered(self) -> Selected:

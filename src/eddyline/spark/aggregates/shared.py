@@ -154,8 +154,8 @@ class SharedAggregateOperator(AggregatingOperator):
             each.is_plain for each in self.calls
         ):
             return None
-        made = self.plain_values((*self.groups.names, PLACE), start=FIRST)
-        return ArrowStep(self.shape(self.rows_shape), made.result)
+        step = self.plain_values((*self.groups.names, PLACE), start=FIRST)
+        return ArrowStep(self.shape(self.rows_shape), step)
 
     @property
     def windows(self) -> tuple[str, ...]:

@@ -28,13 +28,13 @@ from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.correlations import CorrelationBatch
 from eddyline.aggregates.monoids import MONOIDS
-from eddyline.aggregates.plan import Lift, lifted
+from eddyline.aggregates.plan import INSTANT, Lift, lifted
 from eddyline.aggregates.sessions import SessionBatch
 from eddyline.aggregates.slides import SlideBatch
 from eddyline.data.arrays import starts_of
 from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
-from eddyline.query.query import RowsWindow, SessionWindow, SlideWindow
+from eddyline.query.query import WINDOW, RowsWindow, SessionWindow, SlideWindow
 from eddyline.spark.aggregates.columns import CHECK_SEED, ROWS, START, code_columns
 from eddyline.spark.bucketed import BucketWorker, as_type
 from eddyline.state.rows import Rows, as_kept
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.slides import Slides
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
+    from eddyline.lane.results import Picked
     from eddyline.spark.aggregates.columns import MaskedColumn
 
 END = "__end"
@@ -85,6 +86,43 @@ class AggregateWorker(BucketWorker):
             return RowBatch
         kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
         return kinds.get(type(self.plan.window), ChangeBatch)
+
+
+@dataclass(frozen=True)
+class PlainValues:
+    """Output columns of an aggregate that need no expression; a count that is NULL becomes 0."""
+
+    kept: tuple[str, ...]
+    """Columns that results have as they are, such as groups."""
+    values: Mapping[str, tuple[str, bool]]
+    """The column that tasks return for each value, and whether NULL stands for 0."""
+    instant: pa.DataType | None
+    """The type of the ends of windows; None: results have no window."""
+    start: str | int | None
+    """The column of the start of a window, or its length (µs); None: windows have no start."""
+    picked: Picked | None
+    """The output columns of these; None: all."""
+
+    def __call__(self, found: pa.Table) -> pa.Table:
+        """Return the results in what a bucket has answered."""
+        columns = {name: found[name] for name in self.kept}
+        for name, (column, is_count) in self.values.items():
+            columns[name] = found[column].fill_null(0) if is_count else found[column]
+        if self.instant is not None:
+            columns[WINDOW] = self._windows(found)
+        table = pa.table(columns)
+        return table if self.picked is None else self.picked(table)
+
+    def _windows(self, found: pa.Table) -> pa.StructArray:
+        end = found[INSTANT].combine_chunks()
+        if self.start is None:
+            first = pa.nulls(found.num_rows, pa.int64())
+        elif isinstance(self.start, str):
+            first = found[self.start].combine_chunks()
+        else:
+            first = pc.subtract(end, self.start)
+        ends = [first.cast(self.instant), end.cast(self.instant)]
+        return pa.StructArray.from_arrays(ends, ["start", "end"])
 
 
 def cells_of(arrived: Sequence[pa.RecordBatch], lifts: Mapping[str, Lift]) -> Rows | None:

@@ -182,7 +182,7 @@ class ArrowPart:
         if files is not None:
             kept = kept_of_files(files, task, texts, seen)
             if laying.batch.takes_tasks:
-                laying.tasks = kept.results
+                laying.tasks = kept.task_results()
                 return
             laying.df = rows_of_files(kept, task, self.column)
         else:

@@ -90,5 +90,5 @@ def rows_of_files(kept: KeptOfFiles, task: FilterTask, column: str) -> "DataFram
     If errors are carried, a temporary column has the field ``error``, as in ``apply_arrow_block``.
     """
     if not task.carries_errors:
-        return kept.rows
-    return kept.rows.withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)
+        return kept.as_dataframe()
+    return kept.as_dataframe().withColumn(column, F.struct(F.col(ERROR).alias("error"))).drop(ERROR)

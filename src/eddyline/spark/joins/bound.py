@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
@@ -28,11 +27,12 @@ from eddyline.query.steps import (
     made_by,
 )
 from eddyline.registry import unknown
-from eddyline.spark.analysis import arrow_schema, check_travel
-from eddyline.spark.bucketed import REPORTED, as_type
+from eddyline.spark.analysis import arrow_schema, check_travel, table_schema
+from eddyline.spark.bucketed import REPORTED
 from eddyline.spark.filters.guard import steps_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import declared_keys, facts_of, source_of
+from eddyline.spark.joins.task import in_structs
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import Relation, check_one_type, lateness_rule
 from eddyline.spark.task_results import ArrowStep
@@ -348,8 +348,8 @@ class BoundJoin:
     @cached_property
     def result_step(self) -> ArrowStep:
         """How results are made of what tasks return, of a join that ``gives_all``."""
-        schema = to_arrow_schema(self.result_schema, timezone="UTC")
-        return ArrowStep(self.empty_results, partial(_in_structs, schema))
+        schema = table_schema(self.spark, self.result_schema)
+        return ArrowStep(self.empty_results, partial(in_structs, schema))
 
     @property
     def _is_result(self) -> str:
@@ -377,19 +377,6 @@ class BoundJoin:
             F.struct(*[found(name, column) for column in of.names]).alias(name)
             for name, of in self._fields.items()
         ]
-
-
-def _in_structs(schema: pa.Schema, found: pa.Table) -> pa.Table:
-    """Return results with a struct for each input, made of the columns that tasks return."""
-    structs = []
-    for name, kind in zip(schema.names, schema.types, strict=True):
-        columns = [
-            as_type(found[result_column(name, each.name)], each.type).combine_chunks()
-            for each in kind
-        ]
-        # Of an input that no output column reads, results have a struct without fields.
-        structs.append(pa.Array.from_buffers(kind, found.num_rows, [None], children=columns))
-    return pa.Table.from_arrays(structs, schema=schema)
 
 
 def _all_of(conditions: Sequence[str]) -> str:

@@ -273,3 +273,16 @@ class FileJoinRows(FileBuckets):
             beyond = int(np.ravel_multi_index(place, shape)) if shape else 0
             for bucket, part in parts:
                 yield bucket + beyond, part
+
+
+def in_structs(schema: pa.Schema, found: pa.Table) -> pa.Table:
+    """Return results with a struct for each input, made of the columns that tasks return."""
+    structs = []
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        columns = [
+            as_type(found[result_column(name, each.name)], each.type).combine_chunks()
+            for each in kind
+        ]
+        # Of an input that no output column reads, results have a struct without fields.
+        structs.append(pa.Array.from_buffers(kind, found.num_rows, [None], children=columns))
+    return pa.Table.from_arrays(structs, schema=schema)

@@ -16,7 +16,6 @@ from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
@@ -36,7 +35,7 @@ from eddyline.models.streams.plan import (
 from eddyline.models.streams.view import ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
 from eddyline.report import models as words
-from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.analysis import arrow_schema, table_schema
 from eddyline.spark.bucketed import REPORT, REPORTED, StreamOperator, as_sent
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.event_time import ResultClock
@@ -251,7 +250,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @cached_property
     def _as_returned(self) -> ArrowStep:
-        schema = to_arrow_schema(self.empty_results.schema, timezone="UTC")
+        schema = table_schema(self.spark, self.empty_results.schema)
         return ArrowStep(self.empty_results, partial(as_sent, outputs=schema))
 
     @cached_property

@@ -296,8 +296,8 @@ class RuleOperator(Operator):
         read = output.read(files, work, observe)
         if isinstance(read, KeptOfFiles):
             if batch.takes_tasks:
-                return read.results
-            read = read.rows
+                return read.task_results()
+            read = read.as_dataframe()
         return guarded(df, read) if output.has_rows and batch.id < 0 else read
 
     def _task(self, batch: Batch) -> RuleTask:

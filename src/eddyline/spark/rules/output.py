@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import pyarrow as pa
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, IntegerType, StringType
 
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
@@ -97,10 +98,10 @@ class MatchesColumn:
             raise QueryError(msg, column=self.column)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ArrayType:
         """The Spark type of the column."""
-        element = "int" if self.as_places else "string"
-        return f"array<{ABOUT_RULE.simpleString() if self.as_struct else element}>"
+        element = IntegerType() if self.as_places else StringType()
+        return ArrayType(ABOUT_RULE if self.as_struct else element, containsNull=False)
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Add the column."""

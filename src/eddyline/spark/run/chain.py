@@ -187,14 +187,13 @@ class Chain:
                     awaited[each.name] = ()
                     continue
             if results.table is not None or results.tasks is not None:
-                laid = _in_arrow(each.arrow_step, results)
+                laid = _after_step(each.arrow_step, results)
             else:
-                is_in_arrow = all(other.arrow_step is not None for other in self.operators[at:])
-                own = replace(
-                    batch,
-                    takes_arrow=batch.takes_arrow and is_in_arrow,
-                    takes_tasks=batch.takes_tasks and is_in_arrow,
-                )
+                own = batch
+                if batch.takes_arrow and any(
+                    other.arrow_step is None for other in self.operators[at:]
+                ):
+                    own = replace(batch, takes_arrow=False, takes_tasks=False)
                 if is_prepared:
                     each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
                 laid = each.lay(df, own)
@@ -450,12 +449,14 @@ class Steering:
         return [*chosen, *words.pin_sections(self.views())]
 
 
-def _in_arrow(step: ArrowStep | None, results: Laid) -> Laid:
+def _after_step(step: ArrowStep | None, results: Laid) -> Laid:
     """Return results after one more operator, which makes its own of Arrow tables."""
     assert step is not None
     table = None if results.table is None else step.result(results.table)
     return Laid(
-        step.like, table=table, tasks=None if results.tasks is None else results.tasks.then(step)
+        step.empty_result,
+        table=table,
+        tasks=None if results.tasks is None else results.tasks.then(step),
     )
 
 

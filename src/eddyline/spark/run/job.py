@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eddyline.spark.analysis import arrow_schema
+from eddyline.spark.analysis import table_schema
 from eddyline.spark.prepared import RowCount
 from eddyline.spark.run.observations import PendingMetrics
-from eddyline.spark.task_results import GIVEN, N_ROWS
+from eddyline.spark.sinks.sinks import takes_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Outlet(Protocol):
     """Takes the rows of a run: one sink, or one for each of several queries."""
 
     by_tasks: bool
-    """Whether the tasks of the newest batch gave the results; see ``task_results``."""
+    """Whether tasks wrote the newest batch; see ``task_results``."""
 
     def begin(self, *, continues: bool) -> None:
         """Get ready; see ``sinks.Sink.begin``."""
@@ -57,9 +57,8 @@ class Outlet(Protocol):
         """Whether results may be a table; see ``sinks.ArrowSink``."""
         ...
 
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether results may be those of tasks; see ``sinks.ArrowSink``."""
+    def takes_tasks(self, spark: SparkSession) -> bool:
+        """Whether tasks may write the results of a micro-batch, which has a session of its own."""
         ...
 
     @property
@@ -104,8 +103,10 @@ def settings_of(options: Any) -> dict[str, str]:
 class SinkOutlet:
     """All rows go to one sink."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, schema: StructType | None = None) -> None:
         self.sink = sink
+        self._schema = schema
+        """Of the results."""
         self.takes_all = bool(getattr(sink, "takes_all", False))
         self.calls_user = bool(getattr(sink, "calls_user", False))
         self._arrow: ArrowSink | None = sink if getattr(sink, "takes_arrow", False) else None  # type: ignore[assignment]
@@ -119,21 +120,17 @@ class SinkOutlet:
         """Let the sink get ready."""
         self.sink.begin(continues=continues)
 
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether the sink takes results of tasks."""
-        return self._arrow is not None and self._arrow.takes_tasks
+    def takes_tasks(self, spark: SparkSession) -> bool:
+        """Whether tasks may write for the sink."""
+        return takes_tasks(self.sink, self._schema, spark)
 
     def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the results of a micro-batch."""
         df, counted, table = results.df, results.counted, results.table
-        self.by_tasks = False
+        self.by_tasks = results.tasks is not None
         if self._arrow is not None and results.tasks is not None:
-            given = given_to(self._arrow, results.tasks, df.schema, spark, batch_id)
-            self.by_tasks = given is not None
-            if given is not None:
-                return partial(count_of, given)
-            df, counted = results.tasks.to_df(df.schema, arrow_schema(spark, df.schema)), None
+            n_rows = write_by_tasks(self._arrow, results.tasks, df.schema, spark, batch_id)
+            return partial(count_of, n_rows)
         if self._arrow is not None and (results.is_local or table is not None):
             table = df.toArrow() if table is None else table
             self._arrow.write_arrow(table, df.schema, spark, batch_id)
@@ -144,17 +141,14 @@ class SinkOutlet:
         return partial(count_of, counted)
 
 
-def given_to(
+def write_by_tasks(
     sink: ArrowSink, results: TaskResults, schema: StructType, spark: SparkSession, batch_id: int
-) -> int | None:
-    """Run tasks that give a sink their results; returns how many, None if the sink takes none."""
-    end = sink.task_end(schema, spark, batch_id)
-    if end is None:
-        return None
-    given = results.run(end)
-    sink.take_given(given[GIVEN].to_pylist(), schema, spark, batch_id)
-    n_rows: list[int] = given[N_ROWS].to_pylist()
-    return sum(n_rows)
+) -> int:
+    """Run the tasks of a micro-batch, which write for a sink; returns the number of results."""
+    writer = sink.result_writer(schema, spark, batch_id)
+    receipts = results.write(writer, table_schema(spark, schema))
+    sink.commit([what for what, _ in receipts], schema, spark, batch_id)
+    return sum(n_rows for _, n_rows in receipts)
 
 
 def count_of(counted: Counted | int, timeout_s: float) -> int:

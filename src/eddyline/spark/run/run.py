@@ -133,7 +133,7 @@ TOLD_WAIT_S = 0.1
 END_LOOK_S = 0.05
 """Time between two checks whether a failed query has ended (s)."""
 
-BY_TASKS = "tasks give the sink their results, which are no rows of Spark's"
+BY_TASKS = "tasks write the results to the sink themselves"
 """Note on a run; see ``task_results``."""
 
 
@@ -304,7 +304,7 @@ class Run(RunFace):
             rows=df,
             calls_user=self.outlet.calls_user,
             takes_arrow=self.outlet.takes_arrow,
-            takes_tasks=self.outlet.takes_tasks,
+            takes_tasks=self.outlet.takes_tasks(df.sparkSession),
         )
         try:
             n_rows, n_kept = self._process(df, batch)

@@ -19,18 +19,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from eddyline.spark.analysis import arrow_schema
+from eddyline.lane.results import Picked, WriterPerQuery, by_place, rows_by_place
+from eddyline.spark.analysis import table_schema
 from eddyline.spark.operator import PREFIX
-from eddyline.spark.projection import PlainColumns
+from eddyline.spark.projection import picked_columns
 from eddyline.spark.shared.scans import PLACES
 from eddyline.spark.sinks.files import FileSink
-from eddyline.spark.sinks.sinks import MemorySink
-from eddyline.spark.task_results import GIVEN, N_ROWS
+from eddyline.spark.sinks.sinks import MemorySink, takes_tasks
 from eddyline.sql.functions import CASTS, SAFE, STRICT
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Laid
     from eddyline.spark.query import Query
     from eddyline.spark.sinks.sinks import Sink
-    from eddyline.spark.task_results import TaskEnd, TaskResults
 
 _CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _WORDS = {"cast", "try_cast", "coalesce", "if", "nullif", "in", "and", "or", "not", "case"}
@@ -60,7 +59,7 @@ class Member:
     """Its output columns, where they can be taken out of one table of all queries' rows."""
     fields: tuple[tuple[str, bool], ...] = ()
     """Names of the output columns, and whether they may be NULL."""
-    plain: PlainColumns | None = None
+    picked: Picked | None = None
     """Its output columns, where its sink takes a table and none has to be computed."""
     schema: StructType | None = None
     """The schema of these."""
@@ -92,7 +91,7 @@ def member_of(
     if may_be_table and getattr(sink, "takes_arrow", False):
         own = rows.drop(PLACES)
         like = own.selectExpr(*projections)
-        member.plain = PlainColumns.of(projections, own.schema, like)
+        member.picked = picked_columns(projections, own.schema, like)
         member.schema = like.schema
     columns = [name for name in rows.columns if name != PLACES]
     names = [name.lower() for name in columns]
@@ -145,13 +144,14 @@ class SinkRouter:
     def takes_arrow(self) -> bool:
         """Whether all sinks take their part of a table."""
         members = tuple(self.members.values())  # one may leave meanwhile
-        return all(member.plain is not None for member in members)
+        return all(member.picked is not None for member in members)
 
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether all sinks take the results of tasks."""
-        sinks: list[Any] = [member.sink for member in tuple(self.members.values())]
-        return self.takes_arrow and all(sink.takes_tasks for sink in sinks)
+    def takes_tasks(self, spark: SparkSession) -> bool:
+        """Whether tasks write for all sinks."""
+        members = tuple(self.members.values())
+        return self.takes_arrow and all(
+            takes_tasks(member.sink, member.schema, spark) for member in members
+        )
 
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
@@ -161,21 +161,18 @@ class SinkRouter:
 
     def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
-        df = results.df
         with self.lock:
             found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
             here = [(place, each) for place, each in found if each is not None]
             for _, each in here:
                 each.n_kept = None
-            self.by_tasks = False
+            self.by_tasks = results.tasks is not None
             if results.tasks is not None:
-                self.by_tasks = self._write_tasks(results.tasks, spark, here, batch_id)
-                if not self.by_tasks:
-                    df = results.tasks.to_df(df.schema, arrow_schema(spark, df.schema))
-            if results.table is not None:
+                self._write_by_tasks(results, spark, here, batch_id)
+            elif results.table is not None:
                 self._write_table(results.table, spark, here, batch_id)
-            elif not self.by_tasks:
-                self._write_rows(df, here, batch_id)
+            else:
+                self._write_rows(results.df, here, batch_id)
             self.last_batch = batch_id
             self.kept_by = {each.name: each.n_kept for _, each in here if each.n_kept is not None}
             n_kept = sum(self.kept_by.values())
@@ -200,46 +197,42 @@ class SinkRouter:
         batch_id: int,
     ) -> None:
         """Give each sink its part of the results, which the driver holds."""
-        rows_by_place = _rows_by_place(table[PLACES])
+        own_rows = rows_by_place(table[PLACES])
         table = table.drop_columns([PLACES])
         for place, member in members:
             if member.name not in self.members:
                 continue  # stopped by the sink of another
-            assert member.plain is not None
-            numbers = rows_by_place.get(place, np.zeros(0, np.int64))
-            part = member.plain.picked(table.take(pa.array(numbers)))
+            assert member.picked is not None
+            numbers = own_rows.get(place, np.zeros(0, np.int64))
+            part = member.picked(table.take(pa.array(numbers)))
             sink: Any = member.sink
             sink.write_arrow(part, member.schema, spark, batch_id)
             member.n_kept = len(numbers)
 
-    def _write_tasks(
+    def _write_by_tasks(
         self,
-        results: TaskResults,
+        results: Laid,
         spark: SparkSession,
         members: list[tuple[int, Member]],
         batch_id: int,
-    ) -> bool:
-        """Let tasks give each sink its part of their results; False if one takes none of them."""
+    ) -> None:
+        """Let tasks write each sink its part of their results."""
         sinks: dict[int, Any] = {place: member.sink for place, member in members}
-        ends = {}
+        writers = {}
         for place, member in members:
-            end = sinks[place].task_end(member.schema, spark, batch_id)
-            if end is None or member.plain is None:
-                return False
-            ends[place] = (member.plain, end)
-        given = results.run(partial(_EndOfEach, ends))
-        by_place: dict[int, list[tuple[bytes, int]]] = {}
-        for what, n_rows in zip(given[GIVEN].to_pylist(), given[N_ROWS].to_pylist(), strict=True):
-            place = int.from_bytes(what[:_PLACE_BYTES])
-            by_place.setdefault(place, []).append((what[_PLACE_BYTES:], n_rows))
+            assert member.picked is not None
+            make_writer = sinks[place].result_writer(member.schema, spark, batch_id)
+            writers[place] = member.picked, make_writer
+        make_writer = partial(WriterPerQuery, writers, PLACES)
+        assert results.tasks is not None
+        schema = table_schema(spark, results.df.schema)
+        receipts = by_place(results.tasks.write(make_writer, schema))
         for place, member in members:
             if member.name not in self.members:
                 continue  # stopped by the sink of another
-            own = by_place.get(place, [])
-            given_here = [what for what, _ in own]
-            sinks[place].take_given(given_here, member.schema, spark, batch_id)
+            own = receipts.get(place, [])
+            sinks[place].commit([what for what, _ in own], member.schema, spark, batch_id)
             member.n_kept = sum(n_rows for _, n_rows in own)
-        return True
 
     def _write_apart(
         self,
@@ -267,45 +260,6 @@ class SinkRouter:
                 _write_together(kept, together, batch_id)
         finally:
             kept.unpersist()
-
-
-_PLACE_BYTES = 4
-"""Bytes of the place before what the end of a task gives for one query."""
-
-
-class _EndOfEach:
-    """Gives each query its part of the results of a task; a ``TaskEnd``.
-
-    Args:
-        ends: by place, the output columns of a query and what makes the end for its sink.
-    """
-
-    def __init__(self, ends: Mapping[int, tuple[PlainColumns, Callable[[], TaskEnd]]]) -> None:
-        self._ends = ends
-        self._made: dict[int, TaskEnd] = {}
-
-    def add(self, table: pa.Table) -> Iterator[tuple[bytes, int]]:
-        """Hand over the rows of each query that has some."""
-        rows_by_place = _rows_by_place(table[PLACES])
-        table = table.drop_columns([PLACES])
-        for place, numbers in rows_by_place.items():
-            if place not in self._ends:
-                continue  # of a query that was stopped
-            plain, make = self._ends[place]
-            if place not in self._made:
-                self._made[place] = make()
-            own = plain.picked(table.take(pa.array(numbers)))
-            yield from self._marked(place, self._made[place].add(own))
-
-    def close(self) -> Iterator[tuple[bytes, int]]:
-        """Finish with what the ends hold."""
-        for place, end in self._made.items():
-            yield from self._marked(place, end.close())
-
-    @staticmethod
-    def _marked(place: int, given: Iterator[tuple[Any, int]]) -> Iterator[tuple[bytes, int]]:
-        mark = place.to_bytes(_PLACE_BYTES)
-        return ((mark + bytes(what), n_rows) for what, n_rows in given)
 
 
 _PLACE, _LEAST, _MOST = f"{PREFIX}_place", f"{PREFIX}_least", f"{PREFIX}_most"
@@ -402,7 +356,7 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
         _only_for(places, text).alias(f"c{at}") for at, (text, places) in enumerate(wanted.items())
     ]
     table = rows.select(F.col(PLACES), *columns).toArrow()
-    own = _rows_by_place(table.column(0))
+    own = rows_by_place(table.column(0))
     at = {text: index for index, text in enumerate(wanted, 1)}
     for place, member in members:
         taken = own.get(place, np.zeros(0, np.int64))
@@ -423,18 +377,6 @@ def _only_for(places: list[int], text: str) -> Column:
         return F.expr(text)
     its_own: Any = F.arrays_overlap(F.col(PLACES), F.array(*map(F.lit, places)))
     return F.when(its_own, F.expr(text))
-
-
-def _rows_by_place(lists: pa.ChunkedArray) -> dict[int, Any]:
-    """Return the rows of each place, ascending, by the places of each row."""
-    whole = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
-    places = whole.flatten().to_numpy(zero_copy_only=False)
-    sizes = np.diff(whole.offsets.to_numpy(zero_copy_only=False)) if len(whole) else []
-    rows = np.repeat(np.arange(len(whole)), sizes)
-    order = np.argsort(places, kind="stable")
-    distinct, starts = np.unique(places[order], return_index=True)
-    # What lies before the first start is nothing, but there where no row has a place.
-    return dict(zip(distinct.tolist(), np.split(rows[order], starts)[1:], strict=True))
 
 
 def _typed(table: pa.Table, fields: tuple[tuple[str, bool], ...]) -> pa.Table:

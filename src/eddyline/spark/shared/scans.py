@@ -16,12 +16,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.aggregates.functions import AGGREGATES, function_of
@@ -29,6 +27,7 @@ from eddyline.aggregates.monoids import MONOIDS, Lists
 from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import EddylineError
+from eddyline.lane.results import with_places
 from eddyline.options import AggregateOptions, FilterOptions
 from eddyline.query.identity import Identity, together
 from eddyline.query.predicates import SqlPredicate
@@ -469,19 +468,11 @@ class _Placed(Operator):
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
         """How a table gets the place of each row."""
-        return ArrowStep(self.shape(self._rows), _with_places)
+        return ArrowStep(self.shape(self._rows), partial(with_places, PLACE, PLACES))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the rows with their places."""
         return df.withColumn(PLACES, F.array(PLACE)).drop(PLACE)
-
-
-def _with_places(table: pa.Table) -> pa.Table:
-    """Return a table with the place of each row as a list; its query alone has the row."""
-    place = table[PLACE].combine_chunks()
-    offsets = np.arange(len(place) + 1, dtype=np.int32)
-    places = pa.ListArray.from_arrays(pa.array(offsets), place)
-    return table.drop_columns([PLACE]).append_column(PLACES, places)
 
 
 SCANS: tuple[type[SharedScan], ...] = (SharedFilters, SharedAggregates)

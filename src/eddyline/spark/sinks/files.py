@@ -1,18 +1,15 @@
 """Files in one folder, those of a micro-batch with its id in their names.
 
-Spark writes them, or Arrow: in the driver, where that holds the rows, or in the tasks that make the
-results. Spark needs some 0.3 s for a job that writes a few rows, and of many rows some three times
-as long as the tasks themselves. ``Parquet`` says which files Arrow writes as Spark does.
+Spark writes them, or Arrow does: in the driver if that holds the rows, or in the tasks that make
+the results. ``parquet_of`` says which files Arrow writes as Spark does.
 """
 
 from __future__ import annotations
 
-import uuid
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import fs, orc
@@ -21,16 +18,15 @@ from pyspark.sql import types as T
 
 from eddyline.data.files import is_local
 from eddyline.errors import OptionError, SourceError
+from eddyline.lane.results import FileWriter, Parquet
 from eddyline.registry import checked_text
-from eddyline.spark.analysis import arrow_schema, frame_of
+from eddyline.spark.analysis import frame_of, table_schema
 from eddyline.spark.arrow_tasks import task_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-
-    from eddyline.spark.task_results import TaskEnd
 
 
 class FileSink:
@@ -67,8 +63,8 @@ class FileSink:
         self.kind, self.options = kind, dict(options or {})
         self.n_files = _number_of_files(self.options.pop("files", None))
         self.takes_arrow = kind == "parquet" and self.options.keys() <= {"compression"}
-        self._parquet: tuple[T.StructType, Parquet | None] | None = None
-        """How Arrow writes rows of a schema; None if Spark has to."""
+        self._parquets: dict[str, Parquet | None] = {}
+        """How Arrow writes rows of a schema, by its JSON; None if Spark has to."""
         self._newest = -1
         self._there: list[fs.FileInfo] = []
         """The files that were there at the start: some may be of a batch that runs again."""
@@ -91,7 +87,8 @@ class FileSink:
                 f"from it, or write to another folder"
             )
             raise SourceError(msg, path=self.path)
-        self._newest, self._parquet = -1, None
+        self._newest = -1
+        self._parquets = {}
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Write the batch as ``batch-<id>-<part>.<suffix>``."""
@@ -117,22 +114,25 @@ class FileSink:
         self.take(staging, batch_id)
         self.files.delete_dir(staging)
 
-    @property
-    def takes_tasks(self) -> bool:
-        """Whether tasks write the files: all of them reach a local or mounted folder."""
-        return self.takes_arrow and self.n_files is None and is_local(self.files)
+    def takes_results(self, schema: T.StructType, spark: SparkSession) -> bool:
+        """Whether tasks may write the files: all of them reach a local or mounted folder."""
+        return (
+            self.takes_arrow
+            and self.n_files is None
+            and is_local(self.files)
+            and self._parquet_of(schema, spark) is not None
+        )
 
-    def task_end(
+    def result_writer(
         self, schema: T.StructType, spark: SparkSession, batch_id: int
-    ) -> Callable[[], TaskEnd] | None:
-        """Return what lets each task write its results to a file; None if Spark has to."""
+    ) -> Callable[[], FileWriter]:
+        """Return what lets each task write its results to a file."""
         parquet = self._parquet_of(schema, spark)
-        if parquet is None:
-            return None
-        return partial(FileOfTask, self._empty_staging(batch_id), parquet, uuid.uuid4().hex[:8])
+        assert parquet is not None
+        return partial(_file_writer, self._empty_staging(batch_id), parquet)
 
-    def take_given(
-        self, given: Sequence[bytes], schema: T.StructType, spark: SparkSession, batch_id: int
+    def commit(
+        self, receipts: Sequence[bytes], schema: T.StructType, spark: SparkSession, batch_id: int
     ) -> None:
         """Take the files that tasks have written, by their names.
 
@@ -140,19 +140,20 @@ class FileSink:
             SourceError: the driver does not find one of them.
         """
         staging = f"{self.root}/{self.staging_of(batch_id)}"
-        names = [name.decode() for name in given]
+        names = [name.decode() for name in receipts]
         if names or self.tells_columns(batch_id):
             self.take(staging, batch_id, names)
-            self.files.delete_dir(staging)
+            with suppress(OSError):  # a killed copy of a task may still write into it
+                self.files.delete_dir(staging)
         else:
-            self.write_arrow(arrow_schema(spark, schema).empty_table(), schema, spark, batch_id)
+            self.write_arrow(table_schema(spark, schema).empty_table(), schema, spark, batch_id)
 
     def _parquet_of(self, schema: T.StructType, spark: SparkSession) -> Parquet | None:
         """Return how Arrow writes rows of a schema; None if Spark has to."""
-        if self._parquet is None or self._parquet[0] != schema:
-            made = Parquet.of(spark, schema, self.options.get("compression"))
-            self._parquet = schema, made
-        return self._parquet[1]
+        key = schema.json()
+        if key not in self._parquets:
+            self._parquets[key] = parquet_of(spark, schema, self.options.get("compression"))
+        return self._parquets[key]
 
     def _empty_staging(self, batch_id: int) -> str:
         """Return the path of the folder that a batch is written to at first, without files."""
@@ -184,8 +185,7 @@ class FileSink:
         Args:
             folder: the folder.
             batch_id: the batch.
-            names: of the files that count, as others may be of tasks that failed; None: all of
-                those that Spark wrote.
+            names: of the files to move, as others may be of attempts that failed; None: all.
 
         Raises:
             SourceError: one of these is not there.
@@ -197,19 +197,21 @@ class FileSink:
         earlier = [each for each in self._there if each.base_name.startswith(prefix)]
         for each in earlier:
             self.files.delete_file(each.path)
-        staged = self._found(folder, "part-")
-        if names is not None:
-            staged = [each for each in staged if each.base_name in names]
-            if len(staged) < len(names):
+        if names is None:
+            staged = self._found(folder, "part-")
+            # Spark leaves out each file without rows but the first.
+            is_first = not is_next and len(earlier) == len(self._there)
+            if staged and not is_first and self._has_no_rows(staged[0]):
+                del staged[0]
+        else:
+            staged = self.files.get_file_info([f"{folder}/{name}" for name in sorted(names)])
+            n_lacking = sum(each.type != fs.FileType.File for each in staged)
+            if n_lacking:
                 msg = (
-                    f"tasks have written {len(names)} files to {folder}, of which the driver finds "
-                    f"{len(staged)}; all workers must reach the folder of the sink"
+                    f"tasks have written {len(names)} files to {folder}, of which the driver "
+                    f"lacks {n_lacking}; all workers must reach the folder of the sink"
                 )
                 raise SourceError(msg, path=self.path)
-        # Spark leaves out each file without rows but the first.
-        is_first = not is_next and len(earlier) == len(self._there)
-        if staged and not is_first and self._has_no_rows(staged[0]):
-            del staged[0]
         for number, each in enumerate(staged):
             suffix = each.base_name.partition(".")[2]
             self.files.move(each.path, f"{self.root}/{prefix}{number:05d}.{suffix}")
@@ -272,132 +274,37 @@ _SCALARS = (
 """Types of values that Arrow writes as Spark does under any settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parquet:
-    """Parquet files, written by Arrow, that hold what Spark would write."""
-
-    codec: str
-    """Their compression, as Arrow calls it."""
-    suffix: str
-    """The end of their names."""
-    is_int96: bool
-    """Whether instants are of the type INT96."""
-    says: Mapping[str, str]
-    """Key-value metadata of the files."""
-
-    @classmethod
-    def of(cls, spark: SparkSession, schema: T.StructType, compression: Any) -> Self | None:
-        """Return how rows of a schema are written; None if Spark has to write them.
-
-        Args:
-            spark: the session whose settings count.
-            schema: of the rows.
-            compression: option of the sink; None if it has none.
-        """
-        settings = {name: str(spark.conf.get(name)) for name in (*_AS_WRITTEN, _INSTANTS, _CODEC)}
-        codec = str(compression or settings[_CODEC]).lower()
-        is_int96 = settings[_INSTANTS].upper() == "INT96"
-        java: Any = spark
-        if (
-            any(settings[name].lower() != value.lower() for name, value in _AS_WRITTEN.items())
-            or settings[_INSTANTS].upper() not in ("INT96", "TIMESTAMP_MICROS")
-            or codec not in _CODECS
-            or java._jsparkSession.sessionState().newHadoopConf().get(_ENCRYPTS) is not None
-            or not _is_written_alike(schema, is_int96=is_int96)
-        ):
-            return None
-        says = {
-            "org.apache.spark.version": spark.version,
-            "org.apache.spark.sql.parquet.row.metadata": schema.json(),
-        }
-        suffix = ".".join(filter(None, [_CODECS[codec], "parquet"]))
-        return cls("none" if not _CODECS[codec] else codec, suffix, is_int96, says)
-
-    def write(self, table: pa.Table, file: Any) -> None:
-        """Write the rows of a table to an open file."""
-        with self.writer(file, table.schema) as writer:
-            writer.write_table(table)
-
-    def writer(self, file: Any, schema: pa.Schema) -> pq.ParquetWriter:
-        """Return what writes tables of a schema to a file: its path, or open."""
-        writer = pq.ParquetWriter(
-            file,
-            schema,
-            compression=self.codec,
-            use_deprecated_int96_timestamps=self.is_int96,
-            store_decimal_as_integer=True,
-            store_schema=False,
-        )
-        writer.add_key_value_metadata(self.says)
-        return writer
-
-
-MOST_HELD_ROWS, MOST_HELD_BYTES = 1 << 20, 64 << 20
-"""Largest row group that a task writes: rows, and bytes in memory, which the task holds."""
-
-
-class FileOfTask:
-    """Writes the results of one task to a file, row group by row group; a ``TaskEnd``.
+def parquet_of(spark: SparkSession, schema: T.StructType, compression: Any) -> Parquet | None:
+    """Return how rows of a schema are written; None if Spark has to write them.
 
     Args:
-        folder: where the file is made, once there is a result.
-        parquet: how it is written.
-        job: part of the name, so that no file is that of an earlier job.
+        spark: the session whose settings count.
+        schema: of the rows.
+        compression: option of the sink; None if it has none.
     """
+    settings = {name: str(spark.conf.get(name)) for name in (*_AS_WRITTEN, _INSTANTS, _CODEC)}
+    codec = str(compression or settings[_CODEC]).lower()
+    is_int96 = settings[_INSTANTS].upper() == "INT96"
+    java: Any = spark
+    if (
+        any(settings[name].lower() != value.lower() for name, value in _AS_WRITTEN.items())
+        or settings[_INSTANTS].upper() not in ("INT96", "TIMESTAMP_MICROS")
+        or codec not in _CODECS
+        or java._jsparkSession.sessionState().newHadoopConf().get(_ENCRYPTS) is not None
+        or not _is_written_alike(schema, is_int96=is_int96)
+    ):
+        return None
+    says = {
+        "org.apache.spark.version": spark.version,
+        "org.apache.spark.sql.parquet.row.metadata": schema.json(),
+    }
+    suffix = ".".join(filter(None, [_CODECS[codec], "parquet"]))
+    return Parquet("none" if not _CODECS[codec] else codec, suffix, is_int96, says)
 
-    def __init__(self, folder: str, parquet: Parquet, job: str) -> None:
-        partition, attempt, _ = task_ids()
-        self._name = f"part-{partition:05d}-{attempt}-{job}.{parquet.suffix}"
-        self._path = f"{folder}/{self._name}"
-        self._parquet = parquet
-        self._held: list[pa.Table] = []
-        self._n_held = self._n_bytes = self._n_rows = 0
-        self._writer: pq.ParquetWriter | None = None
 
-    def add(self, table: pa.Table) -> Iterator[tuple[bytes, int]]:
-        """Hold results, and write those held if they are many."""
-        self._held.append(table)
-        self._n_held += table.num_rows
-        self._n_bytes += table.nbytes
-        if self._n_held >= MOST_HELD_ROWS or self._n_bytes >= MOST_HELD_BYTES:
-            self._write()
-        yield from ()
-
-    def close(self) -> Iterator[tuple[bytes, int]]:
-        """Write what is held; yields the name of the file if there is one."""
-        self._write()
-        if self._writer is not None:
-            with self._named():
-                self._writer.close()
-            yield self._name.encode(), self._n_rows
-
-    def _write(self) -> None:
-        if not self._n_held:
-            return
-        table = pa.concat_tables(self._held)
-        with self._named():
-            if self._writer is None:
-                self._writer = self._parquet.writer(self._path, table.schema)
-            self._writer.write_table(table, self._n_held)
-        self._n_rows += self._n_held
-        self._held, self._n_held, self._n_bytes = [], 0, 0
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Say of an error of the file system which file it is about.
-
-        Raises:
-            SourceError: there was one.
-        """
-        try:
-            yield
-        except OSError as error:
-            msg = (
-                f"a task cannot write results to {self._path}: {error}; see that the disk has "
-                f"room and that all workers reach the folder, then start the query again: nothing "
-                f"is lost"
-            )
-            raise SourceError(msg, path=self._path) from error
+def _file_writer(folder: str, parquet: Parquet) -> FileWriter:
+    """Return the writer of the task that runs here."""
+    return FileWriter(folder, parquet, task_ids()[0])
 
 
 def _is_written_alike(kind: T.DataType, *, is_int96: bool) -> bool:

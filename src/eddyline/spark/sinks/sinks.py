@@ -22,11 +22,11 @@ from rich.console import Console
 from rich.table import Table
 
 from eddyline.errors import OptionError, SourceError
+from eddyline.lane.results import BlobWriter
 from eddyline.registry import checked_text, look_up
-from eddyline.spark.analysis import arrow_schema, reason_of
+from eddyline.spark.analysis import reason_of, table_schema
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.starting import FILES, GROUP, check_sink
-from eddyline.spark.task_results import Blobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from eddyline.spark.task_results import TaskEnd
+    from eddyline.lane.results import ResultWriter
 
     BatchWriter = Callable[[DataFrame, int], None]
 
@@ -76,12 +76,10 @@ class Sink(Protocol):
 
 
 class ArrowSink(Sink, Protocol):
-    """A sink that also takes rows that never were rows of Spark's."""
+    """A sink that also takes Arrow tables from the driver, or from tasks."""
 
     takes_arrow: bool
-    """Whether it takes rows that the driver holds; depends on its options."""
-    takes_tasks: bool
-    """Whether it takes the results of tasks; depends on its options and its path."""
+    """Whether it does so; depends on its options."""
 
     def write_arrow(
         self, table: pa.Table, schema: StructType, spark: SparkSession, batch_id: int
@@ -96,20 +94,31 @@ class ArrowSink(Sink, Protocol):
         """
         ...
 
-    def task_end(
+    def takes_results(self, schema: StructType, spark: SparkSession) -> bool:
+        """Whether tasks may write results of a schema, by the settings of a micro-batch."""
+        ...
+
+    def result_writer(
         self, schema: StructType, spark: SparkSession, batch_id: int
-    ) -> Callable[[], TaskEnd] | None:
-        """Return what takes the results of each task of a micro-batch; see ``TaskResults.run``.
-
-        None if the sink takes no results of this schema from tasks.
-        """
+    ) -> Callable[[], ResultWriter]:
+        """Return what makes the writer of each task of a micro-batch; see ``lane.results``."""
         ...
 
-    def take_given(
-        self, given: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
+    def commit(
+        self, receipts: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
     ) -> None:
-        """Take the results of a micro-batch by what the ends of its tasks have given."""
+        """Take the results of a micro-batch by the receipts of its tasks."""
         ...
+
+
+def takes_tasks(sink: Sink, schema: StructType | None, spark: SparkSession) -> bool:
+    """Return whether tasks may write results of a schema for a sink; of None it is not known."""
+    arrow: Any = sink
+    return bool(
+        schema is not None
+        and getattr(sink, "takes_arrow", False)
+        and arrow.takes_results(schema, spark)
+    )
 
 
 class _Fresh:
@@ -125,7 +134,7 @@ class _Fresh:
 class _InDriver(_Fresh):
     """A sink to which the driver brings all results."""
 
-    takes_arrow = takes_tasks = True
+    takes_arrow = True
 
     def write_arrow(
         self, table: pa.Table, schema: StructType, spark: SparkSession, batch_id: int
@@ -133,22 +142,26 @@ class _InDriver(_Fresh):
         """Take a table; see ``ArrowSink``."""
         raise NotImplementedError
 
-    def task_end(
+    def takes_results(self, schema: StructType, spark: SparkSession) -> bool:  # noqa: ARG002
+        """Whether tasks may send their results: always."""
+        return True
+
+    def result_writer(
         self,
         schema: StructType,  # noqa: ARG002
         spark: SparkSession,  # noqa: ARG002
         batch_id: int,  # noqa: ARG002
-    ) -> Callable[[], TaskEnd]:
-        """Return what sends the results of a task as blobs."""
-        return Blobs
+    ) -> Callable[[], ResultWriter]:
+        """Return what packs the results of a task as blobs."""
+        return BlobWriter
 
-    def take_given(
-        self, given: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
+    def commit(
+        self, receipts: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
     ) -> None:
         """Take the results in blobs as one table."""
-        parts = [part for blob in given for part in pa.ipc.open_stream(blob)]
-        kind = parts[0].schema if parts else arrow_schema(spark, schema)
-        self.write_arrow(pa.Table.from_batches(parts, kind), schema, spark, batch_id)
+        tables = [pa.ipc.open_stream(blob).read_all() for blob in receipts]
+        empty = table_schema(spark, schema).empty_table()
+        self.write_arrow(pa.concat_tables([empty, *tables]), schema, spark, batch_id)
 
 
 class MemorySink(_InDriver):
