@@ -391,7 +391,8 @@ class BatchPlan:
     them are. The ages of rows that are found are measured of these inputs alone."""
     kept_for: Mapping[str, int | None] | None = None
     """By input of which rows may be dropped: for how long they are kept (µs); None: as long as
-    their window says. None of a join that drops none."""
+    their window says. None of a join that drops none, which forgets what it knew of rows that were
+    dropped before: what they cost is counted no more."""
     keys: Mapping[str, UniqueKey] = field(default_factory=dict)
     """Keys that were declared, by input: new rows are checked."""
     covers: frozenset[str] = frozenset()
