@@ -355,6 +355,35 @@ FILTERED = [
 ]
 
 
+ODD = [
+    "TRUE", "FALSE", "CAST(NULL AS BOOLEAN)", "k IS NULL", "NOT (w > 3)", "v IN (1.25, NULL)",
+    "v NOT IN (1.25, NULL)", "t <> 'a'", "t >= 'b'", "k = w", "NOT (t LIKE '%c' AND w < 0)",
+    "ts > '2026-05-01 00:00:09'", "w % 2 = 0", "v > CAST('NaN' AS DOUBLE)", "t RLIKE '^b+$'",
+]  # fmt: skip
+"""Conditions, some of which tasks do not evaluate."""
+
+
+@FILES_ARE_ASKED
+@pytest.mark.large
+@pytest.mark.parametrize("reads_here", [False], indirect=True)
+def test_any_condition_of_filter_counts_what_spark_counts(
+    spark, asked, reads_here, source, tmp_path
+):
+    for number in range(2):
+        write(source, number)
+    calls = "count(*) FILTER (WHERE {0}) AS n, count_if({0}) AS m, sum(w) FILTER (WHERE {0}) AS s"
+    n_read = 0
+    for condition in ODD:
+        text = f"SELECT k, {calls.format(condition)} FROM s [RANGE 5 SECONDS] GROUP BY k"
+        found = {}
+        for lane in ("off", "on"):
+            run = ended(query(spark, source, text, lane=lane), sink="memory")
+            found[lane] = sorted(map(repr, run.to_arrow().to_pylist()))
+            n_read += lane == "on" and "lane: no" not in told(run)
+        assert found["on"] == found["off"], condition
+    assert n_read >= 8
+
+
 @FILES_ARE_ASKED
 @BOTH_READ
 @pytest.mark.parametrize("text", [FILTERED[0], pytest.param(FILTERED[1], marks=pytest.mark.large)])
@@ -609,6 +638,33 @@ def test_queries_that_share_cells_read_files(
     assert batches_read
     if reads_here and columns == "values":
         assert not has_jobs
+
+
+@FILES_ARE_ASKED
+@BOTH_READ
+@pytest.mark.large
+def test_queries_of_other_conditions_share_the_cells_of_files(
+    spark, asked, reads_here, source, tmp_path, batches_read
+):
+    for number in range(2):
+        write(source, number)
+    found = {}
+    for lane in ("off", "on"):
+        engine = engine_of(spark, source)
+        for name, where in {"all": "TRUE", "low": "w < 0", "texts": "t LIKE 'b%' OR v > 5"}.items():
+            engine.query(
+                f"SELECT k, window.end AS until, count(*) AS n, sum(v) AS total, "
+                f"count(v) FILTER (WHERE w > -9) AS some FROM s "
+                f"[RANGE 6 SECONDS SLIDE 2 SECONDS] WHERE {where} GROUP BY k",
+                name=name,
+                lane=lane,
+            )
+        runs = finished(engine, "memory")
+        assert len({id(run.shared) for run in runs}) == 1
+        found[lane] = {run.name: sorted(map(repr, run.to_arrow().to_pylist())) for run in runs}
+    assert found["on"] == found["off"]
+    assert all(found["on"].values())
+    assert batches_read
 
 
 @FILES_ARE_ASKED
