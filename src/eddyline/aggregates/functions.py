@@ -228,6 +228,9 @@ _FIRST = _timely("first", "min(struct({t} AS t, {x} AS x)).x")
 _LAST = _timely("last", "max(struct({t} AS t, {x} AS x)).x")
 _FIRST_VALUE = _timely_of_values("first", "min")
 _LAST_VALUE = _timely_of_values("last", "max")
+COUNT_IF = "CASE WHEN {x} THEN 1 END"
+"""What is counted of a row for which a condition is true."""
+
 _AVERAGE = _one("CAST({x} AS {number})", "mean", "{0}", "avg({x})")
 _DISTINCT_AVERAGE = _one("{x}", "distinct_mean", "{0}", "avg(DISTINCT {x})")
 _DISTINCT_COUNT = _one("{x}", "distinct", _COUNT, "count(DISTINCT {all})", -1)
@@ -241,7 +244,7 @@ AGGREGATES: dict[str, AggregateFunction] = {
     "count(*)": _one("1", "count", _COUNT, "count(*)", 0),
     "count": _one("{x}", "count", _COUNT, "count({all})", -1),
     "count(distinct)": _DISTINCT_COUNT,
-    "count_if": _one("CASE WHEN {x} THEN 1 END", "count", _COUNT, "count_if({x})"),
+    "count_if": _one(COUNT_IF, "count", _COUNT, "count_if({x})"),
     "sum": _one("{x}", "sum", "{0}", "sum({x})"),
     "sum(distinct)": _one("{x}", "distinct_sum", "{0}", "sum(DISTINCT {x})"),
     "avg": _AVERAGE,

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
@@ -36,7 +37,9 @@ from pyspark.sql.types import (
 )
 from sqlglot import TokenType
 
+from eddyline.aggregates.columns import is_there
 from eddyline.aggregates.functions import (
+    COUNT_IF,
     AggregateFunction,
     Partial,
     function_of,
@@ -49,20 +52,23 @@ from eddyline.aggregates.plan import WAYS, Lift
 from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET
+from eddyline.query.query import both
 from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
 from eddyline.spark.bucketed import shuffled
 from eddyline.spark.prepared import Known, Reduced
 from eddyline.sql.parsing import quoted, tokens_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
     from eddyline.aggregates.plan import Way
     from eddyline.aggregates.slides import Slides
+    from eddyline.data.arrays import Mask
     from eddyline.query.query import AggregateCall
+    from eddyline.rules.match.row_test import RowTest
 
 _NESTED = StructType, ArrayType, MapType, VariantType, NullType
 
@@ -92,6 +98,16 @@ def check_no_temporary(query: str, columns: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
+class Masked:
+    """The argument of a call with FILTER, or the rows that it counts."""
+
+    of: str
+    """SQL of the argument; empty if rows are counted."""
+    where: str
+    """SQL of the condition."""
+
+
+@dataclass(frozen=True)
 class Made:
     """What tasks make partials of single rows of; see ``aggregates.plan.Lift``."""
 
@@ -101,6 +117,8 @@ class Made:
     kind: pa.DataType | None
     present: str = ""
     """SQL of a value, where 1 is made of any but NULL: tasks that have it need nothing else."""
+    masked: Masked | None = None
+    """What travels, where a condition decides: tasks that read files evaluate it themselves."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +246,8 @@ class Lifting:
         given = _Argument(
             _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
             kinds[0] if len(kinds) == 1 else None,
-            is_filtered=bool(call.where),
+            own=arguments[0] if len(kinds) == 1 else "",
+            where=call.where,
         )
         partials = tuple(
             self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where), given)
@@ -283,7 +302,15 @@ class _Argument:
     """SQL, NULL where FILTER is not true; empty if there is not one argument."""
     kind: DataType | None
     """Its type; None if there is not one argument."""
-    is_filtered: bool
+    own: str
+    """The same SQL without FILTER."""
+    where: str
+    """The condition of FILTER; empty if there is none."""
+
+    @property
+    def masked(self) -> Masked | None:
+        """The argument and the condition; None without FILTER, or of several arguments."""
+        return Masked(self.own, self.where) if self.own and self.where else None
 
 
 def _made(of: Partial, lift: str, partial_kind: DataType, given: _Argument) -> Made | None:
@@ -299,16 +326,16 @@ def _made(of: Partial, lift: str, partial_kind: DataType, given: _Argument) -> M
     if of.monoid == "count":
         # Of a text it is enough to send whether it is there.
         is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
-        if way is not None and not given.is_filtered and (way == "one" or is_short):
+        if way is not None and not given.where and (way == "one" or is_short):
             return Made(way, given.text, None)
-        is_present = way == "present" and not given.is_filtered
+        is_present = way == "present" and not given.where
         present = given.text if is_present else ""
-        return Made("true", f"({lift}\n) IS NOT NULL", None, present)
+        return Made("true", f"({lift}\n) IS NOT NULL", None, present, _counted(of, given))
     is_nested = isinstance(kind, _NESTED)
-    if way is None or kind is None or is_nested or (way == "timed" and given.is_filtered):
+    if way is None or kind is None or is_nested or (way == "timed" and given.where):
         return None
     if way in ("same", "timed"):
-        return Made(way, given.text, None)
+        return Made(way, given.text, None, masked=given.masked)
     is_exact = isinstance(kind, DecimalType)
     if not isinstance(kind, NumericType) or (way == "moments" and is_exact):
         return None
@@ -316,7 +343,16 @@ def _made(of: Partial, lift: str, partial_kind: DataType, given: _Argument) -> M
     if way != "moments":
         own = partial_kind["sum"].dataType if isinstance(partial_kind, StructType) else partial_kind
         number = to_arrow_type(own, timezone="UTC")
-    return Made(way, given.text, number)
+    return Made(way, given.text, number, masked=given.masked)
+
+
+def _counted(of: Partial, given: _Argument) -> Masked | None:
+    """Return which rows a count with a condition counts; None without one."""
+    if of.lift == COUNT_IF:
+        return Masked("", both(given.own, given.where))
+    if WAYS.get((of.lift, of.monoid)) == "one":
+        return Masked("", given.where) if given.where else None
+    return given.masked
 
 
 def as_nullable(kind: DataType) -> DataType:
@@ -515,16 +551,43 @@ TRAVELS = "__t"
 """What columns that travel are named, with a number behind it."""
 
 
+@dataclass(frozen=True)
+class MaskedColumn:
+    """A column of the rows where a condition is true; NULL elsewhere."""
+
+    of: str
+    """The column; empty if only the condition counts."""
+    test: RowTest
+    is_count: bool
+    """Whether it says of each row if it counts: the condition is true, and the value no NULL."""
+
+    def of_rows(self, rows: pa.RecordBatch, passes: Mask) -> pa.Array:
+        """Return the column of some rows, given those for which the condition is true ((N,))."""
+        column = rows.column(self.of) if self.of else None
+        if self.is_count:
+            return pa.array(passes if column is None else passes & is_there(column))
+        assert column is not None
+        return pc.if_else(pa.array(passes), column, pa.scalar(None, column.type))
+
+
 class Travelling:
     """What travels of rows, and what tasks make of it, in the order in which it is added.
 
     Args:
         columns: of the rows.
         in_files: whether tasks read the rows themselves, so that nothing is computed before.
+        test: compiles a condition for these tasks; None if they cannot evaluate it.
     """
 
-    def __init__(self, columns: Sequence[str], *, in_files: bool = False) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        in_files: bool = False,
+        test: Callable[[str], RowTest | None] = lambda _text: None,
+    ) -> None:
         self._in_files = in_files
+        self._test = cache(test)
         lower = [each.lower() for each in columns]
         self._known = {each.lower(): each for each in columns if lower.count(each.lower()) == 1}
         self._made: dict[str, Column] = {}
@@ -535,6 +598,8 @@ class Travelling:
         """The column of the rows that each that travels is."""
         self.computed: list[str] = []
         """SQL of those that are none, and that Spark computes."""
+        self.masked: dict[str, MaskedColumn] = {}
+        """Those that tasks which read files make by a condition."""
 
     @property
     def columns(self) -> list[Column]:
@@ -555,6 +620,8 @@ class Travelling:
         made = partial.made
         if self._in_files and made is not None and made.present:
             self.lifts[partial.source] = Lift("present", self._travels(made.present))
+        elif self._in_files and made is not None and (masked := self._masked(made)):
+            self.lifts[partial.source] = Lift(made.way, masked, made.kind)
         elif made is None or (made.way == "timed" and not is_timed):
             self.computed.append(partial.lift)
             self._made[partial.source] = partial.of_row
@@ -567,6 +634,21 @@ class Travelling:
         """Return the column of the rows that an expression is; None if it is another one."""
         plain = plain_name(text)
         return None if plain is None else self._known.get(plain.lower())
+
+    def _masked(self, made: Made) -> str:
+        """Return the name of a column that tasks make by a condition; "" if they cannot."""
+        masked = made.masked
+        if masked is None:
+            return ""
+        of, test = self.own(masked.of) if masked.of else "", self._test(masked.where)
+        if of is None or test is None:
+            return ""
+        is_count = made.way == "true"
+        key = f"{of} {test.id} {is_count}"
+        if key not in self._names:
+            name = self._names[key] = f"{TRAVELS}{len(self._names)}"
+            self.masked[name] = MaskedColumn(of, test, is_count)
+        return self._names[key]
 
     def _travels(self, text: str) -> str:
         """Return the name under which an expression travels."""

@@ -14,8 +14,9 @@ if and only if values do: then tasks see which results changed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -63,6 +64,7 @@ from eddyline.data.hashes import KINDS
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET, Reading
 from eddyline.options import AggregateOptions
+from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
 from eddyline.query.select.statement import identifier
 from eddyline.report import aggregates as words
@@ -98,7 +100,7 @@ from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.projection import picked_columns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
-from eddyline.spark.row_tests import check_settings
+from eddyline.spark.row_tests import check_settings, row_test
 from eddyline.spark.session import is_ansi
 from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.parsing import plain_path, quoted
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
     from eddyline.report.sections import Section
+    from eddyline.rules.match.row_test import RowTest
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
@@ -122,6 +125,13 @@ if TYPE_CHECKING:
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Clock, Observed, Pending, Site
     from eddyline.state.manifest import StatePlace
+
+
+def _test_of(rows: DataFrame, condition: str) -> RowTest | None:
+    """Return a condition of FILTER for tasks; None if they cannot evaluate it."""
+    with suppress(Refused):
+        return row_test(rows, [SqlPredicate(condition)])
+    return None
 
 
 class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
@@ -243,14 +253,15 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         Args:
             in_files: whether tasks read the rows themselves.
         """
-        found = Travelling(self.rows_shape.columns, in_files=in_files)
+        rows = self.rows_shape
+        found = Travelling(rows.columns, in_files=in_files, test=partial(_test_of, rows))
         for name, text in self.carried.items():
             found.add(name, text)
         # Tasks that make cells of slices know the event times only of rows that they read.
         is_timed = in_files or self.slides in (None, EACH_INSTANT)
         # Equal partials of several calls are one column, but in cells.
-        for partial in {each.source: each for each in self.lifts}.values():
-            found.add_partial(partial, is_timed=is_timed)
+        for each in {each.source: each for each in self.lifts}.values():
+            found.add_partial(each, is_timed=is_timed)
         return found
 
     @property
@@ -439,12 +450,15 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             text = one_line(computed[0])
             inner = text[1:-1] if text.startswith("(") and text.endswith(")") else text
             raise Refused(f"Spark computes {inner.strip()}")
+        if not self._in_files.masked.keys().isdisjoint(self.handed):
+            raise Refused("a column has the name of one that tasks make")
         if self.slides is not None and not all(each.can_reduce for each in self.lifts):
             raise Refused("tasks do not put together what is asked of a group")
 
     def check_fits(self, scan: PlainScan) -> None:
         """Raise Refused if a group has values that tasks do not hash as Spark does."""
-        check_settings([self.where], scan.spark)
+        tests = (each.test for each in self._in_files.masked.values())
+        check_settings([self.where, *tests], scan.spark)
         kinds = {column.name: column.type_text for column in scan.columns}
         for name in (self.time, *self._hashed(self.hashed.names)):
             if kinds.get(name) not in KINDS:
@@ -485,7 +499,10 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     def handed(self) -> tuple[str, ...]:
         """The columns of the rows that tasks read."""
         groups = (each for level in self._levels for each in level)
-        return (*dict.fromkeys([self.time, *groups, *self._in_files.plain.values()]),)
+        masked = self._in_files.masked.values()
+        tested = (name for each in masked for name in (each.of, *each.test.columns) if name)
+        plain = self._in_files.plain.values()
+        return (*dict.fromkeys([self.time, *groups, *plain, *tested]),)
 
     @property
     def _lifts(self) -> Mapping[str, Lift]:
@@ -509,7 +526,8 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             where=self.where,
             before=max(self.clock.before, ALWAYS + 1),
             levels=self._levels,
-            travels=found.plain,
+            travels={**found.plain, **{name: name for name in found.masked}},
+            masked=found.masked,
             lifts=found.lifts,
             slides=self.slides,
             partials=self.partials_of(self.calls),

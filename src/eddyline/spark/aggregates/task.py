@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
     from eddyline.lane.results import Picked
+    from eddyline.spark.aggregates.columns import MaskedColumn
 
 END = "__end"
 """The column of the last instant of a cell (µs)."""
@@ -205,6 +206,8 @@ class FileRows(FileBuckets):
     ones are cut into buckets."""
     travels: Mapping[str, str]
     """The columns of the files that travel, by the names that ``lifts`` has for them."""
+    masked: Mapping[str, MaskedColumn]
+    """Those that are made of columns of the files by conditions."""
     lifts: Mapping[str, Lift]
     """How columns of cells are made of them."""
     slides: Slides | None
@@ -224,7 +227,22 @@ class FileRows(FileBuckets):
         rows = pa.RecordBatch.from_arrays(list(block), list(self.handed))
         times = rows.column(self.time)
         is_timely = is_there(times) & (whole_numbers(times) >= self.before)
-        return rows if is_timely.all() else rows.filter(pa.array(is_timely))
+        return self._with_masked(rows if is_timely.all() else rows.filter(pa.array(is_timely)))
+
+    def _with_masked(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows with the columns that conditions make; each condition is evaluated once."""
+        if not self.masked or not len(rows):
+            return rows
+        passes: dict[str, Mask] = {}
+        made = []
+        for each in self.masked.values():
+            test = each.test
+            if test.id not in passes:
+                tested = [rows.column(name) for name in test.columns]
+                passes[test.id] = test.keeps(tested, len(rows))
+            made.append(each.of_rows(rows, passes[test.id]))
+        names = [*rows.schema.names, *self.masked]
+        return pa.RecordBatch.from_arrays([*rows.columns, *made], names)
 
     def _codes(self, rows: pa.RecordBatch) -> dict[int, Ints]:
         """Return the codes of groups, as ``Groups.codes`` has them."""
