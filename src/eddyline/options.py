@@ -100,7 +100,7 @@ class FilterOptions(_Keywords):
     lane: str = "auto"
     """``auto``: tasks of a query may read the Parquet files of a stream themselves, where that is
     faster; ``on``: they do wherever they can, those of a batch DataFrame too; ``off``: Spark reads
-    files and hands over rows."""
+    files, hands over rows and writes results."""
     seed: int = 0
     """Chooses the profiled rows; never changes an answer (≥ 0)."""
 
@@ -135,7 +135,7 @@ class SharingOptions(_Keywords):
     lane: str = "auto"
     """``auto``: tasks read the Parquet files of a stream while that is faster, and of a batch
     DataFrame in ``count_by_rule()``; ``on``: tasks read files wherever possible; ``off``: Spark
-    reads files and hands over rows."""
+    reads files, hands over rows and writes results."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
@@ -176,7 +176,7 @@ class JoinOptions(_Keywords):
     results may be missing, and says how many at most; False keeps all of them alike."""
     lane: str = "auto"
     """``auto``: tasks read the Parquet files of the streams while that is faster; ``on``: they do
-    wherever they can; ``off``: Spark reads files and hands over rows."""
+    wherever they can; ``off``: Spark reads files, hands over rows and writes results."""
     seed: int = 0
     """Chooses the sampled rows; never changes an answer (≥ 0)."""
 
@@ -208,7 +208,7 @@ class AggregateOptions(_Keywords):
     """Parts into which groups are cut; Spark's shuffle partitions if None ([1, 4096])."""
     lane: str = "auto"
     """``auto``: tasks read the Parquet files of a stream while that is faster; ``on``: they do
-    wherever they can; ``off``: Spark reads files and hands over rows."""
+    wherever they can; ``off``: Spark reads files, hands over rows and writes results."""
 
     def __post_init__(self) -> None:
         if self.buckets is not None:
@@ -252,8 +252,8 @@ class ModelOptions(_Keywords):
     """False has joins ask by samples, and nothing estimated."""
     lane: str = "auto"
     """``auto``: tasks read the Parquet files of a stream while that is faster; ``on``: they do
-    wherever they can; ``off``: Spark reads files and hands over rows. Batch DataFrames as in
-    ``el.models.fit``."""
+    wherever they can; ``off``: Spark reads files, hands over rows and writes results. Batch
+    DataFrames as in ``el.models.fit``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
