@@ -44,7 +44,7 @@ FEW_BUCKETS = 1 << 16
 """Buckets whose numbers fit into 16 bits."""
 
 BLOB_BYTES = 16 << 20
-"""Bytes of a bucket's rows that are sent at once."""
+"""Bytes of rows of a bucket, or of results, that a task sends at once."""
 
 HELD_BYTES = 128 << 20
 """Bytes of rows that a task holds before it sends those of all buckets."""
@@ -254,12 +254,17 @@ def _packed(bucket: int, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _sent(bucket: int | None, blob: pa.Buffer | bytes | None) -> pa.RecordBatch:
-    binary = pa.nulls(1, pa.binary())
-    if blob is not None:
-        data = pa.py_buffer(blob)
-        ends = pa.py_buffer(np.array([0, data.size], np.int32))
-        binary = pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
-    return pa.RecordBatch.from_arrays([pa.array([bucket], pa.int32()), binary], schema=SENT)
+    columns = [pa.array([bucket], pa.int32()), binary_of(blob)]
+    return pa.RecordBatch.from_arrays(columns, schema=SENT)
+
+
+def binary_of(value: pa.Buffer | bytes | None) -> pa.Array:
+    """Return one binary value, or NULL, as an array; it is not copied."""
+    if value is None:
+        return pa.nulls(1, pa.binary())
+    data = pa.py_buffer(value)
+    ends = pa.py_buffer(np.array([0, data.size], np.int32))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
 
 
 def _too_many() -> pa.RecordBatch:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from eddyline.errors import SourceError
+from eddyline.lane.exchange import BLOB_BYTES, binary_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +31,6 @@ Receipt = tuple[bytes, int]
 
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
 """A task writes a row group when it holds so many rows or bytes."""
-
-BLOB_BYTES = 16 << 20
-"""A task sends a blob when it holds so many bytes."""
 
 HELD_BYTES = 128 << 20
 """All queries that run together hold at most so many bytes in a task."""
@@ -125,9 +123,9 @@ class _Held:
 
     def take(self) -> pa.Table:
         """Return all of them as one table, and hold them no longer."""
-        table = pa.concat_tables(self._tables)
-        self.__init__()  # type: ignore[misc]
-        return table
+        tables, self._tables = self._tables, []
+        self.n_rows = self.n_bytes = 0
+        return pa.concat_tables(tables)
 
 
 class BlobWriter:
@@ -351,12 +349,3 @@ class WrittenByTasks:
     def _row(self, report: pa.Array, receipt: Any, n_rows: int | None) -> pa.RecordBatch:
         columns = [report, binary_of(receipt), pa.array([n_rows], pa.int64())]
         return pa.RecordBatch.from_arrays(columns, [self.report_columns[0], RECEIPT, N_ROWS])
-
-
-def binary_of(value: pa.Buffer | bytes | None) -> pa.Array:
-    """Return one binary value, or NULL, as an array; it is not copied."""
-    if value is None:
-        return pa.nulls(1, pa.binary())
-    data = pa.py_buffer(value)
-    ends = pa.py_buffer(np.array([0, data.size], np.int32))
-    return pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
