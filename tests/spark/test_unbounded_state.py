@@ -93,6 +93,18 @@ def test_discarding_is_a_bound(engine):
     assert streams_warned_of(lambda: engine.query(text, constraints="discard"))[1] == []
 
 
+@pytest.mark.parametrize(
+    ("text", "options", "streams"),
+    [
+        ("SELECT s.id FROM s, t WHERE s.k = t.k", {"adaptive": False}, ["s", "t"]),
+        ("SELECT s.id FROM s [RANGE 1 HOUR] SEMI JOIN t ON s.k = t.k", {}, ["t"]),
+    ],
+)
+def test_discarding_that_drops_no_rows_is_no_bound(engine, text, options, streams):
+    made = streams_warned_of(lambda: engine.query(text, constraints="discard", **options))
+    assert made[1] == streams
+
+
 def test_joins_without_text_warn_of_streams_and_not_of_batches(spark, frames):
     how = {"on": "s.k = t.k", "time": {"s": "ts", "t": "ts"}}
     assert streams_warned_of(lambda: el.window_join(frames, **how))[1] == ["s", "t"]

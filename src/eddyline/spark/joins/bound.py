@@ -146,9 +146,11 @@ class BoundJoin:
         """The streams whose rows the join keeps for ever.
 
         A row of a stream meets a table once, so a join of one stream with tables keeps no rows.
+        Rows that learned constraints drop are not kept for ever either.
         """
-        if len(self.timed) < 2 or self.options.constraints == DISCARD:
+        if len(self.timed) < 2:
             return ()
+        dropped = self.constrained if self.options.constraints == DISCARD else {}
         return tuple(
             UnboundedState(
                 f"the join keeps all rows of stream {each.name!r} for ever, because the stream has "
@@ -157,7 +159,8 @@ class BoundJoin:
                 f'use constraints="discard"; a time bound in the condition is no window',
             )
             for each in self.step.joined
-            if each.name in self.timed and each.window.length == LONGEST and not each.window.counts
+            if each.name in self.timed and each.window.length == LONGEST
+            if not each.window.counts and each.name not in dropped
         )
 
     @cached_property
