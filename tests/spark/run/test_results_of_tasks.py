@@ -283,6 +283,7 @@ def test_batches_without_results_leave_one_file_that_tells_the_columns(
     assert by_tasks == [0, 1, 2]
     (file,) = (tmp_path / "out").glob("batch-*")
     assert pq.read_schema(file).names == ["id", "ts"]
+    assert [*(tmp_path / "out" / "_eddyline").iterdir()] == []
     assert spark.read.parquet(str(tmp_path / "out")).count() == 0
 
 
@@ -473,7 +474,7 @@ def test_files_of_attempts_that_do_not_count_are_left_out(spark, tmp_path, monke
 
     def with_another(self, *given):
         found = write(self, *given)
-        staging = tmp_path / "_eddyline" / "batch-00000000"
+        (staging,) = (tmp_path / "_eddyline").glob("batch-00000000-*")
         pq.write_table(pa.table({"id": [77]}), staging / "part-00000-other.snappy.parquet")
         return found
 
@@ -481,6 +482,31 @@ def test_files_of_attempts_that_do_not_count_are_left_out(spark, tmp_path, monke
     assert write_by_tasks(sink, results, df.schema, spark, 0) == 10
     assert sorted(row.id for row in spark.read.parquet(str(tmp_path)).collect()) == [*range(10)]
     assert len([*tmp_path.glob("batch-*")]) == 2
+
+
+def test_a_task_of_a_stopped_attempt_adds_no_rows_to_the_next_one(spark, tmp_path):
+    """The batch runs again by another way, and the old task writes its file only then."""
+    df = spark.range(5)
+    sink = sink_of(tmp_path)
+    sink.write_arrow(df.toArrow(), df.schema, spark, 0)
+    old = sink.result_writer(df.schema, spark, 1)()
+    assert [*old.add(df.toArrow())] == []
+    staged = sink._written
+    take = sink.take
+
+    def after_the_old_one(folder, *given):
+        os.makedirs(staged, exist_ok=True)  # as if it had made the file before
+        assert len([*old.close()]) == 1
+        take(folder, *given)
+
+    sink.take = after_the_old_one
+    sink.write_arrow(df.toArrow(), df.schema, spark, 1)
+    assert sorted(row.id for row in spark.read.parquet(str(tmp_path)).collect()) == sorted(
+        [*range(5)] * 2
+    )
+    assert os.listdir(staged)
+    FileSink(tmp_path).begin(continues=True)
+    assert not (tmp_path / "_eddyline").exists()
 
 
 def test_files_that_the_driver_does_not_find_are_an_error(spark, tmp_path, monkeypatch):
@@ -499,7 +525,7 @@ def test_files_that_the_driver_does_not_find_are_an_error(spark, tmp_path, monke
 @FILES_ARE_ASKED
 def test_a_folder_that_tasks_cannot_write_to_is_named(spark, folder, tmp_path, monkeypatch):
     # As of a disk that only the driver has.
-    monkeypatch.setattr(FileSink, "_empty_staging", lambda self, _: f"{self.root}/not/there")
+    monkeypatch.setattr(FileSink, "_empty_staging", lambda self, *_: f"{self.root}/not/there")
     with pytest.raises(SourceError, match=r"a task cannot write results to .*/not/there/part-"):
         run_to_end(query_of(spark, folder, "filter"), tmp_path)
 

@@ -350,9 +350,10 @@ def _counted(of: Partial, given: _Argument) -> Masked | None:
     """Return which rows a count with a condition counts; None without one."""
     if of.lift == COUNT_IF:
         return Masked("", both(given.own, given.where))
-    if WAYS.get((of.lift, of.monoid)) == "one":
+    way = WAYS.get((of.lift, of.monoid))
+    if way == "one":
         return Masked("", given.where) if given.where else None
-    return given.masked
+    return given.masked if way == "present" else None
 
 
 def as_nullable(kind: DataType) -> DataType:

@@ -6,6 +6,7 @@ the results. ``parquet_of`` says which files Arrow writes as Spark does.
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+
+STAGING = "_eddyline"
+"""The folder, within that of a sink, that batches are written to at first."""
 
 
 class FileSink:
@@ -66,6 +71,8 @@ class FileSink:
         self._parquets: dict[str, Parquet | None] = {}
         """How Arrow writes rows of a schema, by its JSON; None if Spark has to."""
         self._newest = -1
+        self._written = ""
+        """The folder that tasks of the newest batch write to."""
         self._there: list[fs.FileInfo] = []
         """The files that were there at the start: some may be of a batch that runs again."""
         try:
@@ -89,6 +96,8 @@ class FileSink:
             raise SourceError(msg, path=self.path)
         self._newest = -1
         self._parquets = {}
+        with suppress(OSError):  # what a crash has left, if something has
+            self.files.delete_dir(f"{self.root}/{STAGING}")
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Write the batch as ``batch-<id>-<part>.<suffix>``."""
@@ -129,7 +138,9 @@ class FileSink:
         """Return what lets each task write its results to a file."""
         parquet = self._parquet_of(schema, spark)
         assert parquet is not None
-        return partial(_file_writer, self._empty_staging(batch_id), parquet)
+        # A folder of its own: a task of a stopped attempt may still write into an earlier one.
+        self._written = self._empty_staging(batch_id, f"-{uuid.uuid4().hex[:8]}")
+        return partial(_file_writer, self._written, parquet)
 
     def commit(
         self, receipts: Sequence[bytes], schema: T.StructType, spark: SparkSession, batch_id: int
@@ -139,14 +150,13 @@ class FileSink:
         Raises:
             SourceError: the driver does not find one of them.
         """
-        staging = f"{self.root}/{self.staging_of(batch_id)}"
         names = [name.decode() for name in receipts]
         if names or self.tells_columns(batch_id):
-            self.take(staging, batch_id, names)
-            with suppress(OSError):  # a killed copy of a task may still write into it
-                self.files.delete_dir(staging)
+            self.take(self._written, batch_id, names)
         else:
             self.write_arrow(table_schema(spark, schema).empty_table(), schema, spark, batch_id)
+        with suppress(OSError):  # a killed copy of a task may still write into it
+            self.files.delete_dir(self._written)
 
     def _parquet_of(self, schema: T.StructType, spark: SparkSession) -> Parquet | None:
         """Return how Arrow writes rows of a schema; None if Spark has to."""
@@ -155,9 +165,9 @@ class FileSink:
             self._parquets[key] = parquet_of(spark, schema, self.options.get("compression"))
         return self._parquets[key]
 
-    def _empty_staging(self, batch_id: int) -> str:
+    def _empty_staging(self, batch_id: int, suffix: str = "") -> str:
         """Return the path of the folder that a batch is written to at first, without files."""
-        staging = f"{self.root}/{self.staging_of(batch_id)}"
+        staging = f"{self.root}/{self.staging_of(batch_id)}{suffix}"
         self.files.create_dir(staging, recursive=True)
         self.files.delete_dir_contents(staging)
         return staging
@@ -169,7 +179,7 @@ class FileSink:
     @staticmethod
     def staging_of(batch_id: int) -> str:
         """Return the folder, within the path, that a batch is written to at first."""
-        return f"_eddyline/{_prefix(batch_id)[:-1]}"
+        return f"{STAGING}/{_prefix(batch_id)[:-1]}"
 
     def tells_columns(self, batch_id: int) -> bool:
         """Whether files of other batches are there, from which readers know the columns."""
