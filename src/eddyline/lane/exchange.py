@@ -47,7 +47,7 @@ BLOB_BYTES = 16 << 20
 """Bytes of rows of a bucket, or of results, that a task sends at once."""
 
 HELD_BYTES = 128 << 20
-"""Bytes of rows that a task holds before it sends those of all buckets."""
+"""Bytes that a task holds, of all buckets or of all queries, before it sends or writes them all."""
 
 
 class Condition(Protocol):
@@ -155,14 +155,14 @@ class _Held:
         self._n_held += rows.nbytes
         if self._bytes[bucket] >= BLOB_BYTES:
             del self._bytes[bucket]
-            yield _packed(bucket, self._parts.pop(bucket))
+            yield _sent(bucket, packed(self._parts.pop(bucket)))
         if self._n_held >= HELD_BYTES:
             yield from self.left()
 
     def left(self) -> Iterator[pa.RecordBatch]:
         """Yield the blobs of all rows that are held."""
         for bucket, parts in self._parts.items():
-            yield _packed(bucket, parts)
+            yield _sent(bucket, packed(parts))
         self._parts, self._bytes, self._n_held = {}, {}, 0
 
 
@@ -244,13 +244,13 @@ def by_bucket(
             yield bucket, rows.slice(first, end - first)
 
 
-def _packed(bucket: int, parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Return rows of a bucket as they are sent."""
+def packed(parts: Sequence[pa.RecordBatch]) -> pa.Buffer:
+    """Return batches of one schema, at least one, as a blob."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, parts[0].schema) as stream:
         for part in parts:
             stream.write_batch(part)
-    return _sent(bucket, sink.getvalue())
+    return sink.getvalue()
 
 
 def _sent(bucket: int | None, blob: pa.Buffer | bytes | None) -> pa.RecordBatch:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from eddyline.errors import SourceError
-from eddyline.lane.exchange import BLOB_BYTES, binary_of
+from eddyline.lane.exchange import BLOB_BYTES, HELD_BYTES, binary_of, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +31,6 @@ Receipt = tuple[bytes, int]
 
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
 """A task writes a row group when it holds so many rows or bytes."""
-
-HELD_BYTES = 128 << 20
-"""All queries that run together hold at most so many bytes in a task."""
 
 
 # -- steps ----------------------------------------------------------------------------------------
@@ -144,10 +141,7 @@ class BlobWriter:
         """Pack what is held."""
         if self._held.n_rows:
             table = self._held.take()
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, table.schema) as stream:
-                stream.write_table(table)
-            yield sink.getvalue(), table.num_rows
+            yield packed(table.to_batches()), table.num_rows
 
     close = flush
 
@@ -268,9 +262,9 @@ class WriterPerQuery:
 
     def add(self, table: pa.Table) -> Iterator[Receipt]:
         """Hand the rows of each query to its writer."""
-        by_place = rows_by_place(table[self._places])
+        rows_of_queries = rows_by_place(table[self._places])
         table = table.drop_columns([self._places])
-        for place, numbers in by_place.items():
+        for place, numbers in rows_of_queries.items():
             if place not in self._queries:
                 continue  # of a query that was stopped
             picked, make_writer = self._queries[place]

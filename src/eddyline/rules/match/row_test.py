@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.program import Program
 
 MOST_KEPT = 512
-"""Conditions whose tables a process keeps: a task may have one for each query that shares a stream,
-and it asks them in turns, so that fewer would be made anew for each block (2.4 ms each)."""
+"""Conditions whose tables a process keeps. A task may have several for each query that shares a
+stream and evaluates them in turns. With fewer tables than conditions it would make each of them
+anew for each block."""
 
 _kept: dict[str, Matcher] = {}
 """By condition, the oldest first. Threads share it: each looks an entry up once."""

@@ -581,11 +581,7 @@ class Travelling:
     """
 
     def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        in_files: bool = False,
-        test: Callable[[str], RowTest | None] = lambda _text: None,
+        self, columns: Sequence[str], *, in_files: bool, test: Callable[[str], RowTest | None]
     ) -> None:
         self._in_files = in_files
         self._test = cache(test)
@@ -643,6 +639,7 @@ class Travelling:
             return ""
         of, test = self.own(masked.of) if masked.of else "", self._test(masked.where)
         if of is None or test is None:
+            self.computed.append(masked.where if test is None else masked.of)
             return ""
         is_count = made.way == "true"
         key = f"{of} {test.id} {is_count}"
