@@ -101,10 +101,10 @@ def test_each_frame_has_a_count_of_its_own(spark):
 MOST = {
     "SELECT id, k + 1 AS more FROM s": 45,
     "SELECT k, count(*) AS n, window.end AS e FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] "
-    "GROUP BY k": 165,
-    "SELECT k, count(*) AS n, max(id) AS top FROM s GROUP BY k": 165,
+    "GROUP BY k": 120,
+    "SELECT k, count(*) AS n, max(id) AS top FROM s GROUP BY k": 120,
     "SELECT s.id AS a, t.id AS b FROM s [RANGE 9 SECONDS], t [RANGE 9 SECONDS] "
-    "WHERE s.k = t.k AND s.id > t.id AND s.id % 3 = 0": 190,
+    "WHERE s.k = t.k AND s.id > t.id AND s.id % 3 = 0": 180,
 }
 """Calls of a batch, with some to spare."""
 

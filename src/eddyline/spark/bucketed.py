@@ -31,6 +31,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -225,8 +226,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         if step is not None and self.lane.wanted != "off":
             made = TaskResults(tasks, (REPORT,), done, self._metrics)
             return Laid(step.empty_result, pending, tasks=made.then(step))
-        n_found = F.count(F.when(F.col(REPORT).isNull(), 1))
-        found = tasks.returned(self.task_schema).observe(done, *self._metrics(n_found))
+        found = tasks.returned(self.task_schema).observe(done, *self._metrics_of_rows)
         counted = Counted(done, FOUND) if self.gives_all else None
         return Laid(self.results(found.where(f"{REPORT} IS NULL")), pending, counted=counted)
 
@@ -296,6 +296,11 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
     def _metrics(n_found: Column) -> tuple[Column, ...]:
         """The reports of tasks, and how many results they have returned."""
         return F.collect_list(REPORT).alias("reports"), n_found.alias(FOUND)
+
+    @cached_property
+    def _metrics_of_rows(self) -> tuple[Column, ...]:
+        """The metrics where Spark takes the results, made once: each takes calls of the JVM."""
+        return self._metrics(F.count(F.when(F.col(REPORT).isNull(), 1)))
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002 - the columns are other ones
         """Return a DataFrame with the columns of results."""

@@ -180,7 +180,12 @@ class JoinInputs(Operator):
                 latest,
                 [self.streams.low(n, {}) if n in self.timed else ALWAYS for n in names],
             )
-        return Asked(F.col(START), F.col(INPUT), len(names), before)
+        return Asked(*self._asked_columns, len(names), before)
+
+    @cached_property
+    def _asked_columns(self) -> tuple[Column, Column]:
+        """The event time of a row and its input, made once: each takes calls of the JVM."""
+        return F.col(START), F.col(INPUT)
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks for event time; see ``operator.Clock``.
