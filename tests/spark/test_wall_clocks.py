@@ -60,7 +60,7 @@ def test_the_micros_of_a_wall_clock_are_those_of_its_reading_in_utc(spark, chang
     ]
     table = pa.table({"ts": pa.array([*readings, None], pa.timestamp("us"))})
     df = spark.createDataFrame(table, "ts timestamp_ntz")
-    found = df.select("ts", local_micros("ts").alias("micros"))
+    found = df.select("ts", F.expr(local_micros("ts")).alias("micros"))
     found = found.withColumn("again", F.expr(instant_of("micros", is_local=True)))
     assert dict(found.dtypes)["again"] == "timestamp_ntz"
     told = found.toArrow()

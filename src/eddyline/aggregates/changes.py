@@ -4,13 +4,16 @@
 windows that count rows. There rows come with two codes: the code of their partition, in which all
 are counted, whether WHERE keeps them or not; and the code by which those that WHERE keeps are
 grouped. A row leaves at the instant at which the last of so many rows behind it has come, whatever
-their groups are. ``RowBatch`` gives each row values of the rows of its group up to it.
+their groups are. ``StayBatch`` is that for the rows of a join: each says itself how long it stays.
+``RowBatch`` gives each row values of the rows of its group up to it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,19 +27,23 @@ from eddyline.aggregates.cells import (
     Span,
     group_bounds,
     no_cells,
+    of_groups,
+    of_ranges,
     with_fresh,
 )
-from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES
+from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES, STAYS
 from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, row_ranges
-from eddyline.data.arrays import distinct, whole
+from eddyline.data.arrays import distinct, starts_of, whole
+from eddyline.errors import AggregateError
 from eddyline.query.query import LONGEST
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import Frame
     from eddyline.data.arrays import Ints
 
@@ -219,6 +226,167 @@ def _grouped(rows: Rows, leaves: Ints) -> tuple[Rows, Ints]:
     found = rows.taken(taken)
     codes = {CODE: code[order], CHECK: check[order]}
     return Rows(codes, found.starts, found.ends, found.payload), leaves[taken]
+
+
+class StayBatch(ChangeBatch):
+    """Windows of rows each of which says how long it stays: those of a join."""
+
+    stays_rows = True
+
+    def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of the instants at which a row comes or leaves."""
+        rows = self.entries(self._there(fresh), fresh)
+        if rows is None:
+            return
+        held = InstantTree(rows, _stays(rows), self.first_instant, self.plan.after)
+        cells = None
+        if all(each.commutes for each in self.partials.values()):
+            # The sum of some rows may not fit into its type, though that of all of them does.
+            with suppress(AggregateError):
+                cells = held.cells(self.partials)
+        for first, last in held.parts(MOST_ENTRIES, by_rows=cells is None):
+            entries, ranges = held.entries(first, last, cells)
+            is_result = ~held.is_first[first:last] & (
+                (ranges[:, 0] < ranges[:, 1]) | (ranges[:, 2] < ranges[:, 3])
+            )
+            if is_result.any():
+                yield self.table(entries, held.instants[first:last][is_result], ranges[is_result])
+
+    def _there(self, fresh: Rows | None) -> list[Rows]:
+        """Return the rows of before that are still there, of groups in which rows come or leave."""
+        since, until = self.first_instant, self.plan.after
+        low = max(ALWAYS, since - 1 - self.reach.length)
+        there, changed = [], [no_cells().codes[CODE] if fresh is None else fresh.codes[CODE]]
+        for rows in self._history.cells(low, (ALWAYS, ALWAYS), None):
+            stays = _stays(rows)
+            changed.append(rows.codes[CODE][(stays >= since - 1) & (stays < until - 1)])
+            there.append(rows.taken(np.flatnonzero(stays >= since - 1)))
+        codes = distinct(np.concatenate(changed))
+        return [of_groups(rows, codes) for rows in there]
+
+    @property
+    def _history(self) -> History:
+        return self.history("stays", self.reach, None)
+
+
+def _stays(rows: Rows) -> Ints:
+    """Return the last instant at which each row is there (µs)."""
+    found: Ints = whole(rows.payload[STAYS]).to_numpy()
+    return found
+
+
+MOST_ENTRIES = 2**21
+"""Entries that one table of results is computed of, about."""
+
+
+class InstantTree:
+    """The rows of a group that are there at each instant at which one of them comes or leaves.
+
+    The instants are the leaves of a binary tree. A row is there in a span of them, which at most
+    two nodes of each level make up. At an instant those rows are there that the nodes above it
+    have. So n rows are 2 n log n entries or fewer, however many of them an instant has.
+
+    Args:
+        rows: by group and start; all of them are there at ``since - 1`` or later.
+        stays: the last instant of each (µs).
+        since: the first instant that is answered (µs).
+        until: the instant before which answers end (µs).
+    """
+
+    def __init__(self, rows: Rows, stays: Ints, since: int, until: int) -> None:
+        self.rows = rows
+        bounds = group_bounds(rows)
+        group = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+        comes, leaves = np.maximum(rows.starts, since - 1), np.minimum(stays, until - 1) + 1
+        changes = np.concatenate([comes, leaves])
+        moments = distinct(np.append(changes, since - 1))
+        places = np.tile(group, 2) * moments.size + np.searchsorted(moments, changes)
+        before = np.arange(bounds.size - 1) * moments.size + np.searchsorted(moments, since - 1)
+        asked = distinct(np.concatenate([places[changes < until], before]))
+        self.instants = moments[asked % moments.size]
+        """Those of all groups, behind the instant before ``since`` of each group."""
+        self.is_first = self.instants == since - 1
+        """Which of them are before ``since``."""
+        begin, end = np.split(np.searchsorted(asked, places), 2)
+        sizes = np.bincount(begin, minlength=asked.size + 1).astype(np.int64)
+        sizes -= np.bincount(end, minlength=asked.size + 1)
+        self.n_held = np.cumsum(sizes)[:-1]
+        """The rows that are there at each instant."""
+        self._depth = int(asked.size - 1).bit_length()
+        nodes, taken = _nodes(begin + (1 << self._depth), end + (1 << self._depth))
+        order = np.argsort(nodes, kind="stable")
+        self._taken = taken[order]
+        """The rows of all nodes, one node after the other."""
+        self._filled = distinct(nodes)
+        self._bounds = np.append(np.searchsorted(nodes[order], self._filled), nodes.size)
+        """The nodes that have rows, and the bounds of these."""
+
+    def parts(self, most: int, *, by_rows: bool) -> Iterator[tuple[int, int]]:
+        """Yield spans of instants that have about so many entries, or rows, each."""
+        sizes = self.n_held if by_rows else np.full(self.n_held.size, self._depth + 1)
+        part = np.cumsum(sizes) // most
+        cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), part.size]
+        yield from pairwise(cuts)
+
+    def cells(self, partials: Mapping[str, Monoid]) -> Rows:
+        """Return the rows of each node as one cell.
+
+        Raises:
+            AggregateError: a sum does not fit into its type.
+        """
+        rows, (lo, hi) = self.rows.taken(self._taken), (self._bounds[:-1], self._bounds[1:])
+        at = rows.starts[lo]
+        return of_ranges(rows, lo, hi, partials, (at, at))
+
+    def entries(self, first: int, last: int, cells: Rows | None) -> tuple[Rows, Ints]:
+        """Return what is there at instants, and the range of each and of the one before it.
+
+        Args:
+            first: the first instant, by place.
+            last: the place behind the last one.
+            cells: those of nodes; None: rows are wanted, in their order.
+        """
+        since = max(first - 1, 0)
+        instant, node = self._above(np.arange(since, last))
+        if cells is None:
+            sizes = np.diff(self._bounds)[node]
+            shift = self._bounds[node] - starts_of(sizes)[:-1]
+            taken = self._taken[np.repeat(shift, sizes) + np.arange(int(sizes.sum()))]
+            instant = np.repeat(instant, sizes)
+            node = taken[np.lexsort((taken, instant))]
+        bounds = starts_of(np.bincount(instant, minlength=last - since))
+        now = np.arange(first - since, last - since)
+        before = np.maximum(now - 1, 0)
+        ranges = np.column_stack([bounds[now], bounds[now + 1], bounds[before], bounds[before + 1]])
+        return (self.rows if cells is None else cells).taken(node), ranges
+
+    def _above(self, places: Ints) -> tuple[Ints, Ints]:
+        """Return the nodes with rows above instants: the number of the instant, and of the node."""
+        levels = np.arange(self._depth + 1)
+        nodes = (places + (1 << self._depth))[:, None] >> levels
+        at = np.minimum(np.searchsorted(self._filled, nodes), self._filled.size - 1)
+        instant, level = np.nonzero(self._filled[at] == nodes)
+        return instant, at[instant, level]
+
+
+def _nodes(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Return the nodes that make up spans of leaves, and the number of the span of each.
+
+    >>> [each.tolist() for each in _nodes(np.array([8 + 1]), np.array([8 + 4]))]
+    [[9, 5], [0, 0]]
+    """
+    nodes, spans = [], []
+    open_ = np.flatnonzero(begin < end)
+    begin, end = begin[open_], end[open_]
+    while open_.size:
+        is_right, is_left = begin & 1 == 1, end & 1 == 1
+        nodes += [begin[is_right], end[is_left] - 1]
+        spans += [open_[is_right], open_[is_left]]
+        begin, end = (begin + is_right) >> 1, (end - is_left) >> 1
+        is_open = begin < end
+        open_, begin, end = open_[is_open], begin[is_open], end[is_open]
+    none = np.empty(0, np.int64)
+    return np.concatenate([*nodes, none]), np.concatenate([*spans, none])
 
 
 KINDS = ("range", "rows", "all")

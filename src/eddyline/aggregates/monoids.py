@@ -75,6 +75,9 @@ class Monoid(ABC):
     can_merge: ClassVar[bool] = True
     """Whether partials of ranges can be partials again."""
 
+    commutes: ClassVar[bool] = False
+    """Whether the order of entries is of no account."""
+
     @abstractmethod
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the partial of each range, of the type of the column.
@@ -100,6 +103,8 @@ class Sum(Monoid):
     the way do no harm; partials themselves are of the type of Spark's sum. Out of ANSI mode a cell
     that Spark could not sum is NULL and so does not count: it takes decimals of 29 digits or more.
     """
+
+    commutes: ClassVar[bool] = True
 
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum of each range."""
@@ -163,6 +168,8 @@ class Mean(Monoid):
 
     Decimals are divided exactly and rounded once, half up, to four more digits behind the point.
     """
+
+    commutes: ClassVar[bool] = True
 
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum and the number of each range."""
@@ -233,6 +240,8 @@ class Moments(Monoid):
     ``yy`` of deviations.
     """
 
+    commutes: ClassVar[bool] = True
+
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the moments of each range."""
         fields = [column.field(at) for at in range(column.type.num_fields)]
@@ -259,6 +268,8 @@ def _numbers(column: pa.Array) -> Floats:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extreme(Monoid):
     """The least or the greatest entry: of all types that Spark sorts."""
+
+    commutes: ClassVar[bool] = True
 
     is_greatest: bool = False
 
@@ -289,6 +300,8 @@ class Timely(Extreme):
     where times are equal, and times are compared only where a range has them out of order. Entries
     of other types are in order as they are.
     """
+
+    commutes: ClassVar[bool] = False
 
     def positions(self, column: pa.Array, lo: Ints, hi: Ints) -> Ints:
         """Return where the first or last entry of each range is, -1 where there is none."""

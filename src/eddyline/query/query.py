@@ -142,6 +142,29 @@ UNBOUNDED = UnboundedWindow()
 
 
 @dataclass(frozen=True, slots=True)
+class StayWindow(Window):
+    """The rows of a join: each from its latest row on, until its first row leaves its window."""
+
+    inputs: tuple[tuple[str, str, Window], ...]
+    """Of each input with a window that has an end: its name, the column of the joined rows that has
+    its event time, and the window."""
+
+    @property
+    def length(self) -> int:
+        """The longest time that a joined row can stay (µs): no row of it stays longer."""
+        return min(window.length for _, _, window in self.inputs)
+
+    @property
+    def text(self) -> str:
+        """The windows of the inputs, as a query would write them.
+
+        >>> StayWindow((("s", "ts", RangeWindow(1_000_000)), ("t", "at", RangeWindow(0)))).text
+        's RANGE 1 SECOND, t NOW'
+        """
+        return ", ".join(f"{name} {window.text}" for name, _, window in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
 class SlideWindow(Window):
     """``[RANGE 10 MINUTES SLIDE 1 MINUTE]``: a window that ends at every slide.
 
@@ -328,6 +351,9 @@ class Query:
     """Columns that are added to the rows of a filter before its output columns are computed."""
     times: tuple[TimeColumn, ...] = ()
     """In the order of the text."""
+
+    time: str | None = None
+    """The output column of a join that is the event time of what reads its results."""
 
     parts: tuple[Query, ...] = ()
     """Queries of which UNION ALL has the rows of all, and else nothing; output columns go by

@@ -506,7 +506,7 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     found.append(JoinStep(joined, query.keys, query.equalities, *asked))
     if query.residual:
         found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
-    return (*found, ProjectStep(output, query.projections))
+    return (*found, ProjectStep(output, query.projections, time=query.time))
 
 
 def _union(query: Query, made: Mapping[str, Sequence[Step]] | None) -> tuple[Step, ...]:

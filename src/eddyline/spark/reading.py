@@ -27,6 +27,7 @@ from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
+from eddyline.query.query import StayWindow
 from eddyline.query.select.grammar import EMITTED, WINDOWS
 from eddyline.query.select.reader import read_query
 from eddyline.query.select.statement import Statement, identifier
@@ -129,7 +130,14 @@ def _of_rows(
         tables: those that only joins read.
         instead: what is read of some names.
     """
-    read = read_query(query, columns, known.functions, tables=tables, aggregates=aggregates)
+    read = read_query(
+        query,
+        columns,
+        known.functions,
+        tables=tables,
+        aggregates=aggregates,
+        times=known.times,
+    )
     _check_times(read, known)
     inner: dict[str, Sequence[Step]] = {}
     relations = {**known.relations, **instead}
@@ -139,7 +147,9 @@ def _of_rows(
         marks = {each: f"{each}{_MARK}{number}" for each in made.relations}
         inner[name] = _reading(made.steps, marks)
         relations |= {marks[each]: relation for each, relation in made.relations.items()}
-    stem = "join" if read.is_join else read.inputs[0].stream
+    first = read.inputs[0]
+    is_join = read.is_join or (read.grouping is not None and isinstance(first.window, StayWindow))
+    stem = "join" if is_join else first.stream
     found = with_own(steps(read, inner), known.aggregates)
     plain = _plain_names(found, relations)
     return stem, _reading(found, plain), {plain[each]: relations[each] for each in plain}

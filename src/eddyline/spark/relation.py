@@ -81,15 +81,20 @@ def micros_of(df: DataFrame, time: str, stream: str) -> Column:
     Raises:
         QueryError: the column is no timestamp.
     """
+    return F.expr(micros_text(df, time, stream))
+
+
+def micros_text(df: DataFrame, time: str, stream: str) -> str:
+    """Return SQL of the same; see ``micros_of``."""
     if time_type(df, time, stream) == LOCAL:
         return local_micros(quoted(time))
-    return F.unix_micros(F.col(quoted(time)))
+    return f"unix_micros({quoted(time)})"
 
 
-def local_micros(text: str) -> Column:
-    """Return the µs from 1970 to a ``timestamp_ntz``, which is in no time zone."""
+def local_micros(text: str) -> str:
+    """Return SQL of the µs from 1970 to a ``timestamp_ntz``, which is in no time zone."""
     seconds = f"CAST(CAST(({text}\n) - {_EPOCH} AS INTERVAL SECOND) AS DECIMAL(20,6))"
-    return F.expr(f"CAST({seconds} * 1000000 AS BIGINT)")
+    return f"CAST({seconds} * 1000000 AS BIGINT)"
 
 
 def instant_of(micros: str, *, is_local: bool) -> str:

@@ -199,6 +199,29 @@ def slides(rows: str, low: str, groups: str, calls: str, more: str = "") -> str:
     )
 
 
+def changes(rows: str, low: str, calls: str, holds: str) -> str:
+    """Return SQL of the aggregates of rows that come and go, wherever a group changes.
+
+    Args:
+        rows: with their group ``g``, and the first and last instant at which each is there.
+        low: the instant before which every row has come.
+        calls: the aggregates, each with a name.
+        holds: whether a group has a result.
+    """
+    names = re.findall(r"AS (\w+)", calls)
+    values = ", ".join(names)
+    return (
+        f"WITH r AS (SELECT *, until + INTERVAL 1 MICROSECOND AS gone FROM ({rows}) "
+        f"WHERE since <= until), i AS (SELECT g, since AS till FROM r UNION "
+        f"SELECT g, gone FROM r), v AS (SELECT i.g, i.till, {calls} FROM i LEFT JOIN r "
+        f"ON r.g = i.g AND r.since <= i.till AND i.till < r.gone GROUP BY ALL), "
+        f"h AS (SELECT *, {holds} AS holds FROM v), l AS (SELECT *, lag((holds, {values})) "
+        f"OVER (PARTITION BY g ORDER BY till) AS old FROM h) "
+        f"SELECT g, {values}, till FROM l WHERE holds AND till < {low} "
+        f"AND (holds, {values}) IS DISTINCT FROM old"
+    )
+
+
 def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tuple[str, str]:
     """Return a query of aggregates over windows of ``s``, and SQL of its rows."""
     return (
@@ -366,6 +389,25 @@ KINDS = {
                     LOWER,
                     "k % 7 AS g",
                     "count(*) AS n, sum(a) AS total, max(b) AS top",
+                ),
+            )
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
+    "aggregate over a join": Kind(
+        {
+            "q": (
+                "SELECT s.k % 7 AS g, count(*) AS n, sum(s.id) AS total, max(t.id) AS top, "
+                "window.end AS till FROM s [RANGE 3 SECONDS], t [RANGE 1 SECOND] "
+                "WHERE s.k = t.k AND s.id % 3 <> 0 GROUP BY s.k % 7 HAVING count(*) < 4",
+                changes(
+                    "SELECT s.k % 7 AS g, s.id AS a, t.id AS b, greatest(s.ts, t.ts) AS since, "
+                    "least(s.ts + INTERVAL 3 SECONDS, t.ts + INTERVAL 1 SECOND) AS until "
+                    "FROM s JOIN t ON s.k = t.k AND s.id % 3 <> 0",
+                    LOWER,
+                    "count(a) AS n, sum(a) AS total, max(b) AS top",
+                    "n BETWEEN 1 AND 3",
                 ),
             )
         },

@@ -164,7 +164,7 @@ class GroupReader:
         for column in self._statement.output_columns if self._is_distinct else ():
             if is_star(column.tree):
                 for each in columns_of_star(column, self._statement, self._names):
-                    self._add(identifier(each.column))
+                    self._add(identifier(self._names.name_of(each)))
         for _, _, part in self._parts:
             if not calls_in(part.tree, self._calls.known):
                 self._add_group(part, is_output=True)
@@ -265,7 +265,7 @@ class GroupReader:
         if not self._is_distinct:
             message = f"{item.text} beside aggregates is not supported; name what is grouped"
             self._statement.refuse(message, item.start)
-        name, _ = self._groups[comparable(identifier(column.column))]
+        name, _ = self._groups[comparable(identifier(self._names.name_of(column)))]
         return name
 
     def _default_name(self, part: Fragment, what: str) -> str:
@@ -347,7 +347,7 @@ class GroupReader:
         if place is None:  # st.()
             refuse(f"{what}: a field of a struct is missing", self._text, offset_of(tree))
         (mention,) = self._names.mentions(Fragment(self._text, tree, *place), what)
-        group = self._groups.get(comparable(identifier(mention.named.column)))
+        group = self._groups.get(comparable(identifier(self._names.name_of(mention.named))))
         if group is None:
             name = mention.written
             message = f"{what}: {name!r} is neither grouped nor aggregated; add it to GROUP BY"

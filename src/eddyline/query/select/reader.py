@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
-from eddyline.query.query import WINDOW, Input, Query
+from eddyline.query.query import LONGEST, UNBOUNDED, WINDOW, Input, Query, StayWindow
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
 from eddyline.query.select.from_clause import FromReader
 from eddyline.query.select.groups import (
@@ -29,7 +29,9 @@ from eddyline.query.select.groups import (
 from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import (
     Exists,
+    JoinedNames,
     JoinNames,
+    Named,
     Names,
     Statement,
     identifier,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
+    from eddyline.query.query import Emits
     from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import Fragment
 
@@ -58,8 +61,9 @@ def read_query(
     *,
     tables: Collection[str] = (),
     aggregates: Collection[str] = (),
+    times: Mapping[str, str | None] | None = None,
 ) -> Query:
-    """Read a query over one stream: a filter or aggregates; or a join.
+    """Read a query over one stream: a filter or aggregates; a join, or aggregates over one.
 
     A conjunct that calls a function of ``functions``, or NOT of such a call, becomes that
     predicate, reading the arguments of the call; ``f()`` and ``f(*)`` read the function's own
@@ -77,7 +81,8 @@ def read_query(
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
     that may be called; a function of ``functions`` hides one of its name, and what is no name
-    (``count(*)``) is none.
+    (``count(*)``) is none. ``times`` are the event times of streams, which aggregates over a join
+    need.
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -99,7 +104,7 @@ def read_query(
     selects = Statement.read_all(query) if isinstance(query, str) else query
     calls = Calls(selects[0].text, functions or {})
     known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
-    return _Reader(columns, tables, calls, known).query(selects)
+    return _Reader(columns, tables, calls, known, times or {}).query(selects)
 
 
 class _Reader:
@@ -110,6 +115,7 @@ class _Reader:
         tables: names of those that do not change.
         calls: the functions of the user.
         known: names of aggregate functions, in lower case.
+        times: the event times of streams.
     """
 
     def __init__(
@@ -118,11 +124,13 @@ class _Reader:
         tables: Collection[str],
         calls: Calls,
         known: Collection[str],
+        times: Mapping[str, str | None],
     ) -> None:
         self._columns = columns
         self._tables = tables
         self._calls = calls
         self._known = known
+        self._times = times
 
     def query(self, statements: Sequence[Statement]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
@@ -131,19 +139,16 @@ class _Reader:
     def _part(self, statement: Statement) -> Part:
         aggregation, over = aggregation_of(statement, self._known), over_of(statement)
         said = aggregation or over
-        if said is not None and len(statement.sources) > 1:
-            message = (
-                f"{said.said} over a join is not supported yet in one SELECT; make a stream of the "
-                f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
-            )
-            statement.refuse(message, said.start)
+        if over is not None and len(statement.sources) > 1:
+            statement.refuse(f"{over.said} over a join {_IN_TWO}", over.start)
         no_window = "here a row passes or not whatever the other rows are"
         if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         items = FromReader(statement, self._columns, self._tables, no_window, made).items()
         if len(items) > 1:
-            query = self._join(statement, items)
+            read_join = self._join if aggregation is None else self._grouped_join
+            query = read_join(statement, items)
         elif said is None:
             query = self._filter(statement, items[0])
         else:
@@ -199,12 +204,16 @@ class _Reader:
         """Return an input with what WHERE asks of it."""
         names = Names(item.name, item.stream)
         conditions = Conditions(statement, self._calls, names, [item.name])
+        self._check_where(statement)
+        _add_where(conditions)
+        return _inputs([item], conditions)[0]
+
+    def _check_where(self, statement: Statement) -> None:
+        """Refuse aggregates in WHERE."""
         where = statement.tree.args.get("where")
         for node in [] if where is None else calls_in(where.this, self._known):
             message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
             refuse(message, statement.text, offset_of(node))
-        _add_where(conditions)
-        return _inputs([item], conditions)[0]
 
     def _output_column(
         self,
@@ -237,6 +246,66 @@ class _Reader:
     def _join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
         """Read a query over several inputs."""
         names = JoinNames(statement.text)
+        conditions = self._connected(statement, items, names)
+        self._row_wise(statement.output_columns)
+        outputs = outputs_of(statement, names, names.qualified, lambda _, each: each.text)
+        return _joined(statement, items, conditions, outputs, statement.emits or "istream")
+
+    def _grouped_join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
+        """Read aggregates over a join: over a subquery with the columns that they read.
+
+        A combination of rows is there from its latest row on, until its first row leaves.
+        """
+        self._check_grouped_join(statement, items)
+        self._check_where(statement)
+        names, inputs = JoinedNames(statement.text), JoinNames(statement.text)
+        conditions = self._connected(statement, items, inputs)
+        names.scope = inputs.scope
+        calls = AggregateCalls(statement, names, self._calls, self._known)
+        grouping, window, projections, times = GroupReader(calls).read(UNBOUNDED)
+        if times:
+            statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
+        timed = [
+            (each, Named(each.name, time)) for each in items if (time := self._times[each.stream])
+        ]
+        ending = [(each, time) for each, time in timed if each.window.length < LONGEST]
+        if len(timed) == 1:
+            window = timed[0][0].window
+        elif ending:
+            stays = ((each.name, names.name_of(time), each.window) for each, time in ending)
+            window = StayWindow(tuple(stays))
+        texts = [time.text for _, time in timed] or ["NULL"]  # which the join refuses
+        latest = texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"
+        columns = [_named(each.text, name) for each, name in names.called.items()]
+        joined = _joined(statement, items, conditions, (*columns, f"{latest} AS {LATEST}"))
+        name = " ⋈ ".join(each.name for each in items)
+        rows = Input(name, name, window, (), items[0].start, replace(joined, time=LATEST))
+        plain = Query((rows,), (), (), (), projections, statement.emits, statement.text)
+        return replace(plain, grouping=grouping)
+
+    def _check_grouped_join(self, statement: Statement, items: Sequence[FromItem]) -> None:
+        """Refuse joins whose rows do not say how long they stay."""
+        said = aggregation_of(statement, self._known)
+        assert said is not None
+        if statement.emits == "rstream":
+            message = f"RSTREAM of aggregates over a join {_IN_TWO}"
+            statement.refuse(message, statement.emits_at)
+        for each in items:
+            if each.kind != "inner":
+                word = "EXISTS" if isinstance(each.added, Exists) else f"{each.kind.upper()} JOIN"
+                statement.refuse(f"{said.said} beside {word} {_IN_TWO}", said.start)
+            if each.window.counts is not None:
+                what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
+                statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
+            if each.query is not None or each.stream not in self._times:
+                what = f"{said.said} over a join of the subquery {each.name!r}"
+                message = f"{what} is not supported yet; make a stream of it (CREATE STREAM)"
+                statement.refuse(message, each.start)
+
+    def _connected(
+        self, statement: Statement, items: Sequence[FromItem], names: JoinNames
+    ) -> JoinConditions:
+        """Return the conditions of a join, whose inputs are added to the names."""
         conditions = JoinConditions(statement, self._calls, names, [each.name for each in items])
         called = {
             item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items
@@ -262,18 +331,7 @@ class _Reader:
             names.scope = replace(names.scope, hints=called)
         _add_where(conditions)
         conditions.connect()
-        self._row_wise(statement.output_columns)
-        return Query(
-            _inputs(items, conditions),
-            conditions.keys.classes(),
-            tuple(conditions.equalities),
-            tuple(conditions.residual),
-            outputs_of(statement, names, names.qualified, lambda _, each: each.text),
-            statement.emits or "istream",
-            statement.text,
-            kind=kind,
-            conditions=tuple(conditions.conditions),
-        )
+        return conditions
 
     def _check_asked(self, statement: Statement, names: JoinNames, asked: Exists) -> None:
         """Refuse EXISTS of output columns that cannot be computed row by row."""
@@ -291,6 +349,42 @@ class _Reader:
             self._calls.check_none(each.tree)
             check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
         return plain
+
+
+_IN_TWO = (
+    "is not supported yet in one SELECT; make a stream of the join (CREATE STREAM x AS SELECT …) "
+    "and aggregate that: SELECT … FROM x"
+)
+"""What errors say of aggregates over joins that are refused."""
+
+LATEST = "__latest"
+"""The column of joined rows that is their event time: that of the latest row."""
+
+
+def _joined(
+    statement: Statement,
+    items: Sequence[FromItem],
+    conditions: JoinConditions,
+    projections: Sequence[str],
+    emits: Emits = "istream",
+) -> Query:
+    """Return a join of inputs."""
+    return Query(
+        _inputs(items, conditions),
+        conditions.keys.classes(),
+        tuple(conditions.equalities),
+        tuple(conditions.residual),
+        tuple(projections),
+        emits,
+        statement.text,
+        kind=items[-1].kind,
+        conditions=tuple(conditions.conditions),
+    )
+
+
+def _named(text: str, name: str) -> str:
+    """Return a column as an output column of a name."""
+    return text if text == name else f"{text} AS {identifier(name)}"
 
 
 def _check_counted(statement: Statement, read: Input) -> None:

@@ -581,7 +581,11 @@ class JoinNames(Names):
 
     def canonical(self, part: Fragment, what: str) -> str:
         """Return the text of a part over one input, with columns named as in the schema."""
-        return self._rewritten(part, what, lambda each: identifier(each.named.column))
+        return self._rewritten(part, what, lambda each: identifier(self.name_of(each.named)))
+
+    def name_of(self, named: Named) -> str:
+        """Return what a column is called in texts over the rows that are read."""
+        return named.column
 
     def qualified(self, part: Fragment, what: str) -> str:
         """Return a part's text with every column qualified by its input."""
@@ -608,6 +612,32 @@ class JoinNames(Names):
         """Return a part's text with other names for its columns."""
         mentions = self.mentions(part, what)
         return part.rewritten((each.start, each.end, write(each)) for each in mentions)
+
+
+class JoinedNames(JoinNames):
+    """The names of a query over the rows of a join, in which each column has a name of its own.
+
+    A column keeps its name if no other input has a column of that name. Else the name of its input
+    stands before it, as in ``s_k``.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.called: dict[Named, str] = {}
+        """The columns that the query reads, and what they are called."""
+
+    def name_of(self, named: Named) -> str:
+        """Return what a column is called in the rows of the join, which has it from now on."""
+        if named not in self.called:
+            inputs = self.scope.inputs.values()
+            names = [name.lower() for columns in inputs for name in columns]
+            is_alone = names.count(named.column.lower()) == 1
+            name = named.column if is_alone else f"{named.input}_{named.column}"
+            taken = {each.lower() for each in self.called.values()}
+            while name.lower() in taken or (not is_alone and name.lower() in names):
+                name += "_"
+            self.called[named] = name
+        return self.called[named]
 
 
 def _bare_name(mention: Mention) -> str:

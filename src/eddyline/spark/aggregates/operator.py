@@ -52,6 +52,7 @@ from eddyline.aggregates.plan import (
     OWN_CHECK,
     OWN_CODE,
     PASSES,
+    STAYS,
     WAS,
     AggregatePart,
     AggregatePlan,
@@ -65,7 +66,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET, Reading
 from eddyline.options import AggregateOptions
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, both
+from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, StayWindow, both
 from eddyline.query.select.statement import identifier
 from eddyline.report import aggregates as words
 from eddyline.report.formatting import one_line
@@ -99,7 +100,7 @@ from eddyline.spark.lane import Refused
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
 from eddyline.spark.projection import picked_columns
-from eddyline.spark.relation import LOCAL, instant_of, micros_of, time_type
+from eddyline.spark.relation import LOCAL, instant_of, micros_of, micros_text, time_type
 from eddyline.spark.row_tests import check_settings, row_test
 from eddyline.spark.session import is_ansi
 from eddyline.spark.task_results import ArrowStep
@@ -624,7 +625,8 @@ class AggregateOperator(AggregatingOperator):
         written = zip(self.calls, step.calls, strict=True)
         self.calls = tuple(replace(each, call=call) for each, call in written)
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
-        self.ties = tuple(site.df.columns) if self.by_row else ()
+        is_tied = self.counts or not all(each.monoid.commutes for each in self.lifts)
+        self.ties = tuple(site.df.columns) if self.by_row and is_tied else ()
         """The columns that order rows of one instant, where rows are counted."""
         self.partials = self.partials_of(self.calls)
         self.compares = self.emits == "istream" and shows_changes(step, self.calls)
@@ -642,13 +644,18 @@ class AggregateOperator(AggregatingOperator):
 
     @property
     def by_row(self) -> bool:
+        """Whether windows count rows, or each row says itself how long it stays."""
+        return self.counts or isinstance(self.window, StayWindow)
+
+    @property
+    def counts(self) -> bool:
         """Whether windows count rows."""
         return self.window.counts is not None
 
     @cached_property
     def counted(self) -> Counted | None:
         """The rows that windows count; None if they count none."""
-        if not self.by_row:
+        if not self.counts:
             return None
         return Counted.of(self.step, self.rows_shape, self.groups, self.query)
 
@@ -730,7 +737,7 @@ class AggregateOperator(AggregatingOperator):
         to, reduced = self.placement, [each.reduced for each in self.lifts]
         if self.counted is not None:
             return self.counted.rows(rows, self.n_buckets, self._travels.columns)
-        if self.reduces:
+        if self.reduces or self.by_row:
             return self.as_rows.over(to.coded(rows, self._start))
         if not isinstance(self.window, SessionWindow):
             return to.grouped(rows, self._start, reduced)
@@ -746,7 +753,21 @@ class AggregateOperator(AggregatingOperator):
     @property
     def carried(self) -> Mapping[str, str]:
         """What travels of rows beside partials: SQL over the rows by its name in tasks."""
-        return self.groups.travelling if self.counted is None else self.counted.travelling
+        if self.counted is not None:
+            return self.counted.travelling
+        if not isinstance(self.window, StayWindow):
+            return self.groups.travelling
+        return {**self.groups.travelling, STAYS: self._stays(self.window)}
+
+    def _stays(self, window: StayWindow) -> str:
+        """Return SQL of the last instant at which a joined row is there (µs)."""
+        ends = (
+            f"least({micros_text(self.rows_shape, time, self.query)}, {LONGEST - each.length}L)"
+            f" + {each.length}L"
+            for _, time, each in window.inputs
+        )
+        found = [*ends]
+        return found[0] if len(found) == 1 else f"least({', '.join(found)})"
 
     def travelling(self, *, in_files: bool) -> Travelling:
         """Return what of rows travels to tasks, the columns that order ties last."""
@@ -881,7 +902,7 @@ class AggregateOperator(AggregatingOperator):
     @property
     def _has_no_start(self) -> bool:
         """Whether results do not say when their window starts."""
-        return self.window.counts is not None or self.window.length == LONGEST
+        return self.by_row or self.window.length == LONGEST
 
     @property
     def windows(self) -> tuple[str, ...]:

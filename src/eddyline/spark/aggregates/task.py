@@ -24,7 +24,7 @@ from eddyline.aggregates.cells import (
     rows_by_cell,
     together,
 )
-from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch
+from eddyline.aggregates.changes import ChangeBatch, CountBatch, RowBatch, StayBatch
 from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.correlations import CorrelationBatch
 from eddyline.aggregates.monoids import MONOIDS
@@ -34,7 +34,7 @@ from eddyline.aggregates.slides import SlideBatch
 from eddyline.data.arrays import starts_of
 from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
-from eddyline.query.query import WINDOW, RowsWindow, SessionWindow, SlideWindow
+from eddyline.query.query import WINDOW, RowsWindow, SessionWindow, SlideWindow, StayWindow
 from eddyline.spark.aggregates.columns import CHECK_SEED, ROWS, START, code_columns
 from eddyline.spark.bucketed import BucketWorker, as_type
 from eddyline.state.rows import Rows, as_kept
@@ -49,7 +49,16 @@ if TYPE_CHECKING:
     from eddyline.aggregates.user import UserMonoid
     from eddyline.data.arrays import Ints, Mask
     from eddyline.lane.results import Picked
+    from eddyline.query.query import Window
     from eddyline.spark.aggregates.columns import MaskedColumn
+
+KINDS: Mapping[type[Window], type[BucketBatch]] = {
+    SlideWindow: SlideBatch,
+    SessionWindow: SessionBatch,
+    RowsWindow: CountBatch,
+    StayWindow: StayBatch,
+}
+"""The work of a bucket by the kind of its window, where that is not ``ChangeBatch``."""
 
 END = "__end"
 """The column of the last instant of a cell (µs)."""
@@ -84,8 +93,7 @@ class AggregateWorker(BucketWorker):
             return CorrelationBatch
         if self.plan.frames:
             return RowBatch
-        kinds = {SlideWindow: SlideBatch, SessionWindow: SessionBatch, RowsWindow: CountBatch}
-        return kinds.get(type(self.plan.window), ChangeBatch)
+        return KINDS.get(type(self.plan.window), ChangeBatch)
 
 
 @dataclass(frozen=True)

@@ -346,7 +346,7 @@ def _code(text: str, kind: str) -> Column:
     if kind == "timestamp":
         return F.unix_micros(value)
     if kind == "timestamp_ntz":
-        return local_micros(text)
+        return F.expr(local_micros(text))
     there = value.isNotNull()
     if kind == "double":
         # 0.0 and -0.0 are equal, and so are all NaN.
