@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from sqlglot import exp
 
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
-from eddyline.query.query import PLACEHOLDER, WINDOW, both
+from eddyline.query.query import LONGEST, PLACEHOLDER, WINDOW, both
 from eddyline.query.select.statement import identifier
 from eddyline.sql.parsing import comparable, parse_column, parse_output, quoted, tokens_of
 
@@ -349,10 +349,11 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
 
     Args:
         projection: the output column.
-        times: the event times of the streams, qualified, and how far back they may be.
+        times: the event times of the streams, qualified, and how far back they may be; ``LONGEST``
+            of a stream without a window.
 
     Returns:
-        None if the column is neither one of them nor the greatest of some.
+        None if the column is neither one of them nor the greatest of some, or has no bound.
 
     >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": 9})
     0
@@ -369,7 +370,8 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
     }
     if len(named) != len(parts) or not named <= times.keys():
         return None
-    return 0 if named == times.keys() else min(times[each] for each in named)
+    lag = 0 if named == times.keys() else min(times[each] for each in named)
+    return None if lag == LONGEST else lag
 
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -18,6 +18,7 @@ from pyspark.sql.types import BooleanType, StructType
 from eddyline.errors import QueryError
 from eddyline.lane.results import Picked
 from eddyline.query.predicate_results import truths
+from eddyline.query.query import LONGEST
 from eddyline.query.select.groups import WINDOW_CALLS
 from eddyline.query.steps import lag_of, name_of
 from eddyline.spark.analysis import operand, refused, table_schema, unlogged
@@ -75,7 +76,8 @@ class ProjectOperator(Operator):
         text = next((each for each in self._step.projections if name_of(each) == time), "")
         lag = lag_of(text, site.times)
         if lag is None or site.clock is None:
-            known = ", ".join(site.times) or "none of its columns"
+            bounded = [each for each, lag in site.times.items() if lag < LONGEST]
+            known = ", ".join(bounded) or "none of its columns"
             msg = (
                 f"query {self.query!r}: {time!r} is no event time of its results; output columns "
                 f"that are: {known}, and greatest(…) of them"

@@ -199,24 +199,26 @@ def slides(rows: str, low: str, groups: str, calls: str, more: str = "") -> str:
     )
 
 
-def changes(rows: str, low: str, calls: str, holds: str) -> str:
+def changes(rows: str, low: str, calls: str, having: str = "true") -> str:
     """Return SQL of the aggregates of rows that come and go, wherever a group changes.
 
     Args:
         rows: with their group ``g``, and the first and last instant at which each is there.
         low: the instant before which every row has come.
         calls: the aggregates, each with a name.
-        holds: whether a group has a result.
+        having: whether a group that has rows has a result.
     """
     names = re.findall(r"AS (\w+)", calls)
     values = ", ".join(names)
     return (
         f"WITH r AS (SELECT *, until + INTERVAL 1 MICROSECOND AS gone FROM ({rows}) "
         f"WHERE since <= until), i AS (SELECT g, since AS till FROM r UNION "
-        f"SELECT g, gone FROM r), v AS (SELECT i.g, i.till, {calls} FROM i LEFT JOIN r "
-        f"ON r.g = i.g AND r.since <= i.till AND i.till < r.gone GROUP BY ALL), "
-        f"h AS (SELECT *, {holds} AS holds FROM v), l AS (SELECT *, lag((holds, {values})) "
-        f"OVER (PARTITION BY g ORDER BY till) AS old FROM h) "
+        f"SELECT g, gone FROM r), v AS (SELECT i.g, i.till, count(r.gone) AS here, {calls} "
+        f"FROM i LEFT JOIN r ON r.g IS NOT DISTINCT FROM i.g AND r.since <= i.till "
+        f"AND i.till < r.gone GROUP BY ALL), "
+        f"h AS (SELECT *, here > 0 AND {having} AS holds FROM v), "
+        f"l AS (SELECT *, lag((holds, {values})) OVER "
+        f"(PARTITION BY g ORDER BY till) AS old FROM h) "
         f"SELECT g, {values}, till FROM l WHERE holds AND till < {low} "
         f"AND (holds, {values}) IS DISTINCT FROM old"
     )
@@ -407,7 +409,7 @@ KINDS = {
                     "FROM s JOIN t ON s.k = t.k AND s.id % 3 <> 0",
                     LOWER,
                     "count(a) AS n, sum(a) AS total, max(b) AS top",
-                    "n BETWEEN 1 AND 3",
+                    "n < 4",
                 ),
             )
         },

@@ -185,9 +185,11 @@ class BoundJoin:
         of = self.inputs if self.step.kind == "inner" else self.inputs[:1]
         waits = 0 if self.step.kind == "inner" else 1
         return {
-            f"{identifier(each.name)}.{identifier(each.time)}": each.window.length + waits
+            f"{identifier(each.name)}.{identifier(each.time)}": min(
+                each.window.length + waits, LONGEST
+            )
             for each in of
-            if each.time is not None and each.window.length < LONGEST
+            if each.time is not None
         }
 
     @property

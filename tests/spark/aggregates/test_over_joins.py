@@ -1,0 +1,286 @@
+"""Aggregates over joins in one SELECT: rows of a join come and go, as DuckDB finds them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import eddyline as el
+from eddyline.errors import NotSupportedError, QueryError
+from tests.spark.aggregates.aggregate_streams import ended
+from tests.spark.joins.join_streams import told, write_batch
+from tests.spark.run.lives import changes, rows_in
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = "k INT, v BIGINT, w DOUBLE, ts TIMESTAMP"
+N_BATCHES, LATENESS_S = 4, 3
+LOW = f"(SELECT least(max(s.ts), (SELECT max(ts) FROM t)) - INTERVAL {LATENESS_S} SECONDS FROM s)"
+
+
+def batch_of(name, number):
+    """Return the rows of a batch: seconds with ties, up to 2 s late; keys and values with NULL."""
+    drawn = random.Random(f"{name}{number}")
+    rows = [
+        (
+            drawn.choice([None, 0, 0, 1, 2, 3]),
+            drawn.choice([None, *range(-5, 20)]),
+            drawn.choice([None, 0.5, 1.5, 8.0]),
+            (number * 8 + drawn.randrange(10) - 2 + 100) * 1_000_000,
+        )
+        for _ in range(14)
+    ]
+    rows[0] = (*rows[0][:3], (number * 8 + 108) * 1_000_000)
+    kinds = pa.int32(), pa.int64(), pa.float64(), pa.timestamp("us", "UTC")
+    columns = [
+        pa.array(each, kind) for each, kind in zip(zip(*rows, strict=True), kinds, strict=True)
+    ]
+    return pa.table(dict(zip(("k", "v", "w", "ts"), columns, strict=True)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("joined")
+    for number in range(N_BATCHES):
+        for name in "stu":
+            write_batch(made, name, number, batch_of(name, number))
+    return made
+
+
+def engine_of(spark, folder, *, at_once=False, time="TIMESTAMP"):
+    engine = el.Engine(spark)
+    for name in "stu":
+        schema = SCHEMA.replace("TIMESTAMP", time)
+        reader = spark.readStream.schema(schema)
+        if not at_once:
+            reader = reader.option("maxFilesPerTrigger", 1)
+        stream = reader.parquet(str(folder / name))
+        engine.stream(name, stream, time="ts", lateness=f"{LATENESS_S} seconds")
+    engine.table(
+        "names", spark.createDataFrame([(0, "a"), (1, "b"), (1, "c")], "k INT, name STRING")
+    )
+    return engine
+
+
+def of_duckdb(text):
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        for name in "stu":
+            every = pa.concat_tables([batch_of(name, number) for number in range(N_BATCHES)])
+            db.register(name, every)
+        db.execute("CREATE TABLE names AS FROM (VALUES (0, 'a'), (1, 'b'), (1, 'c')) x(k, name)")
+        return Counter(rows_in(db.sql(text).to_arrow_table()))
+
+
+def answers(engine, text, **options):
+    return Counter(rows_in(ended(engine.query(text, name="q", **options)).to_arrow()))
+
+
+def until(**lengths):
+    """Return SQL of the last instant of a combination of inputs with windows of so many seconds."""
+    return f"least({', '.join(f'{k}.ts + INTERVAL {n} SECONDS' for k, n in lengths.items())})"
+
+
+def pairs(group, *, where="true", until, more="", values="s.v AS v, t.w AS w"):
+    return (
+        f"SELECT {group} AS g, {values}, greatest(s.ts, t.ts) AS since, {until} AS until "
+        f"FROM s JOIN t ON s.k = t.k {more} WHERE {where}"
+    )
+
+
+TWO = "FROM s [RANGE 4 SECONDS], t [RANGE 2 SECONDS] WHERE s.k = t.k"
+OF_TWO = until(s=4, t=2)
+CASES = {
+    "sums by key": (
+        f"SELECT s.k AS g, sum(s.v) AS n, count(t.w) AS m, window.end AS till {TWO} GROUP BY s.k",
+        changes(pairs("s.k", until=OF_TWO), LOW, "sum(v) AS n, count(w) AS m"),
+    ),
+    "no group": (
+        f"SELECT 0 AS g, count(*) AS n, min(t.w) * 2 AS m, window.end AS till {TWO}",
+        changes(pairs("0", until=OF_TWO), LOW, "count(until) AS n, min(w) * 2 AS m"),
+    ),
+    "a condition on both, HAVING and FILTER": (
+        f"SELECT s.k + 1 AS g, count(*) FILTER (WHERE t.w > 1) AS n, max(s.v - t.v) AS m, "
+        f"window.end AS till {TWO} AND s.v > t.v AND t.v > -3 GROUP BY s.k + 1 HAVING n > 0",
+        changes(
+            pairs(
+                "s.k + 1", where="s.v > t.v AND t.v > -3", until=OF_TWO, values="s.v, t.w, t.v AS x"
+            ),
+            LOW,
+            "count(*) FILTER (w > 1) AS n, max(v - x) AS m",
+            "n > 0",
+        ),
+    ),
+    "values that depend on all rows": (
+        f"SELECT s.k AS g, count(DISTINCT s.v) AS n, median(t.v) AS m, window.end AS till {TWO} "
+        "GROUP BY s.k",
+        changes(
+            pairs("s.k", until=OF_TWO, values="s.v, t.v AS x"),
+            LOW,
+            "count(DISTINCT v) AS n, quantile_disc(x, 0.5) AS m",
+        ),
+    ),
+    "a stream for ever and one for an instant": (
+        "SELECT s.k AS g, count(*) AS n, sum(t.v) AS m, window.end AS till "
+        "FROM s, t [NOW] WHERE s.k = t.k GROUP BY s.k",
+        changes(
+            pairs("s.k", until="t.ts", more="AND s.ts <= t.ts", values="t.v"),
+            LOW,
+            "count(until) AS n, sum(v) AS m",
+        ),
+    ),
+    "no window at all": (
+        "SELECT s.k AS g, count(*) AS n, sum(t.v) AS m, window.end AS till "
+        "FROM s JOIN t USING (k) GROUP BY k HAVING count(*) < 40",
+        changes(
+            pairs("s.k", until="TIMESTAMPTZ '2200-01-01'", values="t.v"),
+            LOW,
+            "count(until) AS n, sum(v) AS m",
+            "n < 40",
+        ),
+    ),
+    "a table": (
+        "SELECT n.name AS g, sum(s.v) AS n, count(*) AS m, window.end AS till "
+        "FROM s [RANGE 4 SECONDS], names n WHERE s.k = n.k GROUP BY n.name",
+        changes(
+            "SELECT name AS g, v, s.ts AS since, s.ts + INTERVAL 4 SECONDS AS until "
+            "FROM s JOIN names USING (k)",
+            f"(SELECT max(ts) - INTERVAL {LATENESS_S} SECONDS FROM s)",
+            "sum(v) AS n, count(until) AS m",
+        ),
+    ),
+    "three inputs": (
+        "SELECT u.k AS g, sum(s.v * t.v) AS n, round(avg(u.w) * 1000) AS m, "
+        "window.end AS till "
+        "FROM s [RANGE 4 SECONDS], t [RANGE 2 SECONDS], u [RANGE 3 SECONDS] "
+        "WHERE s.k = t.k AND t.k = u.k GROUP BY u.k",
+        changes(
+            "SELECT k AS g, s.v * t.v AS v, u.w AS w, greatest(s.ts, t.ts, u.ts) AS since, "
+            f"{until(s=4, t=2, u=3)} AS until FROM s JOIN t USING (k) JOIN u USING (k)",
+            "(SELECT min(x) FROM (SELECT max(ts) - INTERVAL 3 SECONDS AS x FROM s UNION ALL "
+            "SELECT max(ts) - INTERVAL 3 SECONDS FROM t UNION ALL "
+            "SELECT max(ts) - INTERVAL 3 SECONDS FROM u))",
+            "sum(v) AS n, round(avg(w) * 1000) AS m",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "at_once", [True, pytest.param(False, marks=pytest.mark.large("runs streams of four batches"))]
+)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=[] if at < 2 else pytest.mark.large("a case of several alike"))
+        for at, name in enumerate(CASES)
+    ],
+)
+def test_any_cut_gives_what_duckdb_gives(spark, folder, case, at_once):
+    text, of = CASES[case]
+    wanted = of_duckdb(of)
+    assert len(wanted) > 10
+    assert answers(engine_of(spark, folder, at_once=at_once), text) == wanted
+
+
+@pytest.mark.large("runs a stream of four batches")
+def test_dstream_gives_what_ceases_to_be(spark, folder):
+    text = f"SELECT DSTREAM(s.k AS g, count(*) AS n, window.end AS till) {TWO} GROUP BY s.k"
+    of = changes(pairs("s.k", until=OF_TWO), LOW, "count(until) AS n")
+    of = of.replace(
+        "SELECT g, n, till FROM l WHERE holds", "SELECT g, old[2], till FROM l WHERE old[1]"
+    )
+    found, wanted = answers(engine_of(spark, folder), text), of_duckdb(of)
+    assert len(wanted) > 10
+    assert found == wanted
+
+
+def test_distinct_rows_of_a_join_and_a_wall_clock(spark, folder, change):
+    change(timestamps="TIMESTAMP_NTZ", zone="America/New_York")
+    text = "SELECT DISTINCT s.k AS g, window.end AS till " + TWO
+    made = engine_of(spark, folder, at_once=True, time="TIMESTAMP_NTZ")
+    of = changes(pairs("s.k", until=OF_TWO), LOW, "true AS n")
+    wanted = Counter((g, till) for g, _, till in of_duckdb(of))
+    assert answers(made, text) == wanted
+    assert len(wanted) > 5
+
+
+def test_the_plan_says_which_rows_are_there(spark, folder):
+    made = engine_of(spark, folder)
+    query = made.query(f"SELECT s.k, sum(s.v) AS total {TWO} GROUP BY s.k")
+    plan = " ".join(query.explain().split())
+    assert "aggregate `s ⋈ t` [s RANGE 4 SECONDS, t RANGE 2 SECONDS]: s_k AS k" in plan
+    assert query.name.startswith("join")
+    run = ended(query)
+    assert run.to_arrow().column_names == ["k", "total"]
+    assert "windows s RANGE 4 SECONDS, t RANGE 2 SECONDS" in told(run)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "match"),
+    [
+        (
+            "SELECT RSTREAM(count(*) AS n) FROM s [NOW], t [NOW] WHERE s.k = t.k",
+            NotSupportedError,
+            r"RSTREAM of aggregates over a join is not supported yet.*line 1, column 8",
+        ),
+        (
+            "SELECT count(*) AS n FROM s [NOW] LEFT JOIN t [NOW] ON s.k = t.k",
+            NotSupportedError,
+            r"count\(\) beside LEFT JOIN is not supported yet in one SELECT; make a stream",
+        ),
+        (
+            "SELECT count(*) AS n FROM s [NOW] WHERE EXISTS "
+            "(SELECT 1 FROM t [NOW] WHERE t.k = s.k)",
+            NotSupportedError,
+            r"count\(\) beside EXISTS is not supported yet",
+        ),
+        (
+            "SELECT count(*) AS n FROM s [ROWS 3], t [NOW] WHERE s.k = t.k",
+            NotSupportedError,
+            r"count\(\) over a join with \[ROWS 3\] of 's' is not supported yet; write \[RANGE",
+        ),
+        (
+            "SELECT count(*) AS n FROM (SELECT k, ts FROM s) x [NOW], t [NOW] WHERE x.k = t.k",
+            NotSupportedError,
+            r"over a join of the subquery 'x' is not supported yet; make a stream of it",
+        ),
+        (
+            "SELECT count(*) AS n FROM s, t WHERE s.k = t.k GROUP BY window(s.ts, '1 minute')",
+            NotSupportedError,
+            r"window\(…\) over a join is not supported yet in one SELECT",
+        ),
+        (
+            "SELECT s.k, sum(v) OVER (ORDER BY s.ts) AS n FROM s, t WHERE s.k = t.k",
+            NotSupportedError,
+            "OVER.* over a join is not supported yet in one SELECT",
+        ),
+        (
+            "SELECT s.k, count(*) AS n FROM s, t WHERE s.k = t.k GROUP BY t.v",
+            QueryError,
+            "'k' is neither grouped nor aggregated",
+        ),
+        (
+            "SELECT v, count(*) AS n FROM s, t WHERE s.k = t.k GROUP BY v",
+            QueryError,
+            r"'v' .*s\.v.*t\.v",
+        ),
+        (
+            "SELECT count(*) AS n FROM s, t WHERE s.k = t.k AND count(*) > 3",
+            QueryError,
+            r"WHERE: the aggregate count\(\) stands in HAVING",
+        ),
+        (
+            "SELECT count(*) AS n FROM s, t WHERE s.v < t.v",
+            NotSupportedError,
+            "Cartesian|no key|key",
+        ),
+    ],
+)
+def test_what_is_not_run_yet_is_said(spark, folder, text, error, match):
+    with pytest.raises(error, match=match):
+        engine_of(spark, folder).query(text)
