@@ -42,7 +42,8 @@ f = predicate(lambda k: k, reads=["k"], name="f")
 
 
 def read(text):
-    return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES)
+    times = {"s": "ts", "u2": "ts"}
+    return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES, times=times)
 
 
 @pytest.mark.parametrize("case", [*cases("aggregates.txt"), *cases("over.txt")], ids=str)

@@ -266,7 +266,9 @@ class _Reader:
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
         timed = [
-            (each, Named(each.name, time)) for each in items if (time := self._times[each.stream])
+            (each, Named(each.name, time))
+            for each in items
+            if (time := self._times.get(each.stream))
         ]
         ending = [(each, time) for each, time in timed if each.window.length < LONGEST]
         if len(timed) == 1:
@@ -297,7 +299,7 @@ class _Reader:
             if each.window.counts is not None:
                 what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
-            if each.query is not None or each.stream not in self._times:
+            if each.query is not None:
                 what = f"{said.said} over a join of the subquery {each.name!r}"
                 message = f"{what} is not supported yet; make a stream of it (CREATE STREAM)"
                 statement.refuse(message, each.start)
