@@ -35,7 +35,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "routing": ("counted", "spark"),
     "sharing": ("paper", "methods", "numbers", "few", "lane", "floors", "sigma", "automaton"),
     "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway", "lane"),
-    "aggregates": ("windows", "queries", "over", "growth", "silent", "nexmark", "lane"),
+    "aggregates": ("windows", "queries", "over", "joined", "growth", "silent", "nexmark", "lane"),
     "models": (
         "fits",
         "crossovers",
