@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import random
 import tempfile
 from collections import Counter
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 from eddyline.aggregates import changes
 from eddyline.aggregates.cells import CHECK, CODE
 from eddyline.aggregates.changes import StayBatch
-from eddyline.aggregates.plan import IS, OLD, STAYS, WAS, AggregatePlan, BucketState, Partials
+from eddyline.aggregates.plan import IS, LAST, OLD, WAS, AggregatePlan, BucketState, Partials
 from eddyline.errors import AggregateError
 from eddyline.query.query import LONGEST, RangeWindow, StayWindow
 from eddyline.state.rows import FOREVER, Rows
@@ -23,7 +26,7 @@ from tests.aggregates.slow import place_in
 from tests.examples import examples
 
 LONGEST_STAY = 6
-WINDOW = StayWindow((("s", "ts", RangeWindow(LONGEST_STAY)),))
+WINDOW = StayWindow((("time", RangeWindow(LONGEST_STAY)),))
 COMMUTING = Partials({"n": "count", "s": "sum", "m": "max"})
 ORDERED = Partials({"n": "count", "s": "sum", "m": "last_row"})
 FINAL = 60
@@ -57,7 +60,7 @@ def rows_of(batch):
         "s": pa.array(value.tolist(), pa.int64()),
         "m": pa.array(value.tolist(), pa.int64()),
         "tie": pa.array(value.tolist(), pa.int64()),
-        STAYS: pa.array(starts + stay.astype(np.int64)),
+        LAST: pa.array(starts + stay.astype(np.int64)),
     }
     return Rows({CODE: codes % 2, CHECK: codes}, starts, starts, pa.table(columns))
 
@@ -140,6 +143,7 @@ def test_values_that_depend_on_the_order_of_rows_are_those_of_the_definition(cas
 def test_results_in_many_parts_are_the_same(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes, "MOST_ENTRIES", 5)
+        patch.setattr(changes, "MOST_CHANGES", 3)
         assert results(case, "istream", COMMUTING)[0] == wanted(case, "istream", greatest)
         assert results(case, "istream", ORDERED)[0] == wanted(case, "istream", latest)
 
@@ -152,10 +156,47 @@ def test_a_sum_that_is_too_large_for_some_rows_alone_is_none_for_all_of_them():
         results([([(0, 0, 6, large), (0, 0, 6, large)], 1)], "istream", COMMUTING)
 
 
+def of_one_group(starts, last, values, partials, until=1000):
+    """Return the instants and sums of a bucket of one batch."""
+    n, codes = len(starts), np.zeros(len(starts), np.int64)
+    columns = {"k": pa.array(codes), "s": values, LAST: pa.array(last, pa.int64())}
+    at = np.array(starts, np.int64)
+    rows = Rows({CODE: codes, CHECK: codes}, at, at, pa.table(columns))
+    plan = AggregatePlan(0, until, ("k",), partials, WINDOW, "istream", compares=True)
+    tables = list(StayBatch(plan, None, BucketState(), 0).run(rows)) if n else []
+    return [(row["__instant"], row["s"]) for each in tables for row in each.to_pylist()]
+
+
+def test_a_sum_of_decimals_that_does_not_fit_is_null_only_where_all_rows_do_not_fit():
+    large, sums = Decimal(9) * 10**37, Partials({"s": "sum"}, ansi=False)
+    values = pa.array([large, large, -large, Decimal(5)], pa.decimal128(38, 0))
+    found = of_one_group([0, 1, 2, 10], [900, 900, 900, 800], values, sums)
+    assert found[:4] == [(0, large), (1, None), (2, large), (10, Decimal(9 * 10**37 + 5))]
+    found = of_one_group([0, 1, 3], [900] * 3, values.take(pa.array([0, 1, 3])), sums)
+    assert found == [(0, large), (1, None)]
+
+
+def test_sums_of_doubles_are_those_of_the_rows_of_each_instant():
+    drawn = random.Random(3)
+    starts = sorted(drawn.randrange(500) for _ in range(300))
+    last = [at + drawn.randrange(200) for at in starts]
+    values = [drawn.choice([0.1, 0.2, 1e9 / 3, None]) for _ in starts]
+    found = of_one_group(starts, last, pa.array(values), Partials({"s": "sum"}))
+    assert len(found) > 300
+    for instant, total in found:
+        rows = zip(starts, last, values, strict=True)
+        there = [each for at, end, each in rows if at <= instant <= end and each is not None]
+        assert total == (math.fsum(there) if there else None)
+
+
+def test_a_row_that_is_gone_before_it_comes_is_never_there():
+    assert of_one_group([10], [9], pa.array([1]), Partials({"s": "sum"})) == []
+
+
 def test_rows_that_stay_for_ever_and_rows_of_the_last_instants_are_there():
     starts = np.array([0, FOREVER - 3])
     columns = {"k": pa.array([0, 0]), "n": pa.array([1, 1]), "s": pa.array([5, 7])}
-    columns |= {"m": columns["s"], STAYS: pa.array([LONGEST, LONGEST])}
+    columns |= {"m": columns["s"], LAST: pa.array([LONGEST, LONGEST])}
     codes = np.zeros(2, np.int64)
     rows = Rows({CODE: codes, CHECK: codes}, starts, starts, pa.table(columns))
     plan = AggregatePlan(-5, FOREVER, ("k",), COMMUTING, WINDOW, "istream", compares=True)

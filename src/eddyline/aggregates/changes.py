@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from eddyline.aggregates.bucket import ROOM_COLUMNS, BucketBatch, filled_ranges
 from eddyline.aggregates.cells import (
@@ -31,7 +32,7 @@ from eddyline.aggregates.cells import (
     of_ranges,
     with_fresh,
 )
-from eddyline.aggregates.plan import OWN_CHECK, OWN_CODE, PASSES, STAYS
+from eddyline.aggregates.plan import LAST, OWN_CHECK, OWN_CODE, PASSES
 from eddyline.aggregates.ranges_kernels import change_ranges, held_rows, row_ranges
 from eddyline.data.arrays import distinct, starts_of, whole
 from eddyline.errors import AggregateError
@@ -40,8 +41,6 @@ from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import Frame
@@ -238,12 +237,28 @@ class StayBatch(ChangeBatch):
         rows = self.entries(self._there(fresh), fresh)
         if rows is None:
             return
-        held = InstantTree(rows, _stays(rows), self.first_instant, self.plan.after)
-        cells = None
-        if all(each.commutes for each in self.partials.values()):
-            # The sum of some rows may not fit into its type, though that of all of them does.
-            with suppress(AggregateError):
-                cells = held.cells(self.partials)
+        last = last_instants(rows)
+        for since, until in _spans(rows.starts, last, self.first_instant, self.plan.after):
+            there = np.flatnonzero((rows.starts < until) & (last >= since - 1))
+            held = InstantTree(rows.taken(there), last[there], since, until)
+            yield from self._tables(held, self._cells(held))
+
+    def _cells(self, held: InstantTree) -> Rows | None:
+        """Return the cells of nodes; None if the rows of each instant are put together."""
+        columns = [held.rows.payload[name].type for name in self.partials]
+        if not all(each.commutes for each in self.partials.values()):
+            return None
+        # Cells round sums of doubles, each in its own way.
+        if held.n_held.sum() <= MOST_ROUNDED and any(map(_has_floats, columns)):
+            return None
+        strict = {name: replace(each, ansi=True) for name, each in self.partials.items()}
+        # The sum of some rows may not fit into its type, though that of all of them does.
+        with suppress(AggregateError):
+            return held.cells(strict)
+        return None
+
+    def _tables(self, held: InstantTree, cells: Rows | None) -> Iterator[pa.Table]:
+        """Yield the results of all instants of a tree."""
         for first, last in held.parts(MOST_ENTRIES, by_rows=cells is None):
             entries, ranges = held.entries(first, last, cells)
             is_result = ~held.is_first[first:last] & (
@@ -256,24 +271,66 @@ class StayBatch(ChangeBatch):
         """Return the rows of before that are still there, of groups in which rows come or leave."""
         since, until = self.first_instant, self.plan.after
         low = max(ALWAYS, since - 1 - self.reach.length)
-        there, changed = [], [no_cells().codes[CODE] if fresh is None else fresh.codes[CODE]]
-        for rows in self._history.cells(low, (ALWAYS, ALWAYS), None):
-            stays = _stays(rows)
-            changed.append(rows.codes[CODE][(stays >= since - 1) & (stays < until - 1)])
-            there.append(rows.taken(np.flatnonzero(stays >= since - 1)))
+        before = self._history.cells(low, (ALWAYS, ALWAYS), None)
+        changed = [no_cells().codes[CODE] if fresh is None else fresh.codes[CODE]]
+        for rows in before:
+            last = last_instants(rows)
+            changed.append(rows.codes[CODE][(last >= since - 1) & (last < until - 1)])
         codes = distinct(np.concatenate(changed))
-        return [of_groups(rows, codes) for rows in there]
+        return [_there_from(of_groups(rows, codes), since - 1) for rows in before]
 
     @property
     def _history(self) -> History:
-        return self.history("stays", self.reach, None)
+        given = "stays", self.state.history, self.reach, None, self.place
+        return StayHistory(*given, since=self.plan.after - 1)
 
 
-def _stays(rows: Rows) -> Ints:
+class StayHistory(History):
+    """Rows of before that are still there at an instant (µs), which is named ``since``."""
+
+    def __init__(self, *given: Any, since: int) -> None:
+        super().__init__(*given)
+        self._since = since
+
+    def _kept(self, cells: Rows) -> Rows:
+        return _there_from(cells, self._since)
+
+
+def last_instants(rows: Rows) -> Ints:
     """Return the last instant at which each row is there (µs)."""
-    found: Ints = whole(rows.payload[STAYS]).to_numpy()
+    found: Ints = whole(rows.payload[LAST]).to_numpy()
     return found
 
+
+def _there_from(rows: Rows, since: int) -> Rows:
+    """Return the rows that are there at an instant or later (µs), in their order."""
+    if not len(rows):
+        return rows
+    is_there = last_instants(rows) >= since
+    return rows if is_there.all() else rows.taken(np.flatnonzero(is_there))
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Return whether values of a type are floats, or structs with such."""
+    fields = [kind.field(at).type for at in range(kind.num_fields)]
+    return pa.types.is_floating(kind) or any(map(pa.types.is_floating, fields))
+
+
+def _spans(starts: Ints, last: Ints, since: int, until: int) -> Iterator[tuple[int, int]]:
+    """Yield spans of instants in which about ``MOST_CHANGES`` rows come or leave."""
+    changes = np.sort(np.concatenate([starts, np.minimum(last, FOREVER - 1) + 1]))
+    changes = changes[(changes > since) & (changes < until)]
+    cuts = distinct(changes[MOST_CHANGES::MOST_CHANGES]).tolist()
+    yield from pairwise([since, *cuts, until])
+
+
+MOST_CHANGES = 2**17
+"""Rows that come or leave in the instants of one tree, about: a tree of n rows has up to
+2 n log n entries."""
+
+MOST_ROUNDED = 2**22
+"""Rows at all instants together, of which sums of doubles are added up anew at each instant. That
+takes half a second."""
 
 MOST_ENTRIES = 2**21
 """Entries that one table of results is computed of, about."""
@@ -288,16 +345,16 @@ class InstantTree:
 
     Args:
         rows: by group and start; all of them are there at ``since - 1`` or later.
-        stays: the last instant of each (µs).
+        last: the last instant of each (µs).
         since: the first instant that is answered (µs).
         until: the instant before which answers end (µs).
     """
 
-    def __init__(self, rows: Rows, stays: Ints, since: int, until: int) -> None:
+    def __init__(self, rows: Rows, last: Ints, since: int, until: int) -> None:
         self.rows = rows
         bounds = group_bounds(rows)
         group = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
-        comes, leaves = np.maximum(rows.starts, since - 1), np.minimum(stays, until - 1) + 1
+        comes, leaves = np.maximum(rows.starts, since - 1), np.minimum(last, until - 1) + 1
         changes = np.concatenate([comes, leaves])
         moments = distinct(np.append(changes, since - 1))
         places = np.tile(group, 2) * moments.size + np.searchsorted(moments, changes)
@@ -362,6 +419,8 @@ class InstantTree:
 
     def _above(self, places: Ints) -> tuple[Ints, Ints]:
         """Return the nodes with rows above instants: the number of the instant, and of the node."""
+        if not self._filled.size:
+            return places[:0], places[:0]
         levels = np.arange(self._depth + 1)
         nodes = (places + (1 << self._depth))[:, None] >> levels
         at = np.minimum(np.searchsorted(self._filled, nodes), self._filled.size - 1)

@@ -50,8 +50,8 @@ OWN_CODE, OWN_CHECK = "__own_code", "__own_check"
 """The two hashes of the group of a counted row, where windows count by other columns; see
 ``cells``."""
 
-STAYS = "__stays"
-"""The column of joined rows that says until when a row is there: its last instant (µs)."""
+LAST = "__last"
+"""The column of joined rows with the last instant at which a row is there (µs)."""
 
 OLD = "__old"
 """Prefix of the columns that have the partial aggregates of the result before."""

@@ -145,23 +145,23 @@ UNBOUNDED = UnboundedWindow()
 class StayWindow(Window):
     """The rows of a join: each from its latest row on, until its first row leaves its window."""
 
-    inputs: tuple[tuple[str, str, Window], ...]
-    """Of each input with a window that has an end: its name, the column of the joined rows that has
-    its event time, and the window."""
+    inputs: tuple[tuple[str, Window], ...]
+    """Of each input whose window ends: the column of joined rows that has its event time, and the
+    window."""
 
     @property
     def length(self) -> int:
-        """The longest time that a joined row can stay (µs): no row of it stays longer."""
-        return min(window.length for _, _, window in self.inputs)
+        """The time that no joined row stays longer (µs): the shortest window ends first."""
+        return min(window.length for _, window in self.inputs)
 
     @property
     def text(self) -> str:
-        """The windows of the inputs, as a query would write them.
+        """The windows of the inputs; no query can write them behind one stream.
 
-        >>> StayWindow((("s", "ts", RangeWindow(1_000_000)), ("t", "at", RangeWindow(0)))).text
-        's RANGE 1 SECOND, t NOW'
+        >>> StayWindow((("time_1", RangeWindow(1_000_000)), ("time_2", RangeWindow(0)))).text
+        'RANGE 1 SECOND, NOW'
         """
-        return ", ".join(f"{name} {window.text}" for name, _, window in self.inputs)
+        return ", ".join(window.text for _, window in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +353,7 @@ class Query:
     """In the order of the text."""
 
     time: str | None = None
-    """The output column of a join that is the event time of what reads its results."""
+    """The output column that is the event time of a join's results, where aggregates read them."""
 
     parts: tuple[Query, ...] = ()
     """Queries of which UNION ALL has the rows of all, and else nothing; output columns go by

@@ -359,6 +359,8 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
     0
     >>> lag_of("t.ts AS ts", {"s.ts": 5, "t.ts": 9}), lag_of("s.v AS ts", {"s.ts": 5})
     (9, None)
+    >>> lag_of("s.ts AS ts", {"s.ts": 5})  # of a LEFT JOIN, whose rows without a partner wait
+    5
     """
     tree = parse_output(projection)
     is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
@@ -370,7 +372,9 @@ def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
     }
     if len(named) != len(parts) or not named <= times.keys():
         return None
-    lag = 0 if named == times.keys() else min(times[each] for each in named)
+    if len(named) > 1 and named == times.keys():
+        return 0
+    lag = min(times[each] for each in named)
     return None if lag == LONGEST else lag
 
 

@@ -27,7 +27,6 @@ from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
-from eddyline.query.query import StayWindow
 from eddyline.query.select.grammar import EMITTED, WINDOWS
 from eddyline.query.select.reader import read_query
 from eddyline.query.select.statement import Statement, identifier
@@ -136,7 +135,7 @@ def _of_rows(
         known.functions,
         tables=tables,
         aggregates=aggregates,
-        times=known.times,
+        times={name: each.time for name, each in known.relations.items()},
     )
     _check_times(read, known)
     inner: dict[str, Sequence[Step]] = {}
@@ -148,7 +147,7 @@ def _of_rows(
         inner[name] = _reading(made.steps, marks)
         relations |= {marks[each]: relation for each, relation in made.relations.items()}
     first = read.inputs[0]
-    is_join = read.is_join or (read.grouping is not None and isinstance(first.window, StayWindow))
+    is_join = read.is_join or (first.query is not None and first.query.is_join)
     stem = "join" if is_join else first.stream
     found = with_own(steps(read, inner), known.aggregates)
     plain = _plain_names(found, relations)

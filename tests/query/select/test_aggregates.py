@@ -42,7 +42,7 @@ f = predicate(lambda k: k, reads=["k"], name="f")
 
 
 def read(text):
-    times = {"s": "ts", "u2": "ts"}
+    times = {"s": "ts", "u2": "ts", "t": None, "u": None}
     return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES, times=times)
 
 

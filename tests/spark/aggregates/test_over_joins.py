@@ -11,6 +11,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.query.identity import differences
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.joins.join_streams import told, write_batch
 from tests.spark.run.lives import changes, rows_in
@@ -213,11 +214,11 @@ def test_the_plan_says_which_rows_are_there(spark, folder):
     made = engine_of(spark, folder)
     query = made.query(f"SELECT s.k, sum(s.v) AS total {TWO} GROUP BY s.k")
     plan = " ".join(query.explain().split())
-    assert "aggregate `s ⋈ t` [s RANGE 4 SECONDS, t RANGE 2 SECONDS]: s_k AS k" in plan
+    assert "aggregate `s ⋈ t` [RANGE 4 SECONDS, RANGE 2 SECONDS]: k_1 AS k" in plan
     assert query.name.startswith("join")
     run = ended(query)
     assert run.to_arrow().column_names == ["k", "total"]
-    assert "windows s RANGE 4 SECONDS, t RANGE 2 SECONDS" in told(run)
+    assert "windows RANGE 4 SECONDS, RANGE 2 SECONDS" in told(run)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,12 @@ def test_the_plan_says_which_rows_are_there(spark, folder):
         (
             "SELECT count(*) AS n FROM (SELECT k, ts FROM s) x [NOW], t [NOW] WHERE x.k = t.k",
             NotSupportedError,
-            r"over a join of the subquery 'x' is not supported yet; make a stream of it",
+            r"over a join of the results 'x' of a query is not supported yet in one SELECT",
+        ),
+        (
+            "SELECT count(*) AS n FROM sums [NOW], t [NOW] WHERE sums.k = t.k",
+            NotSupportedError,
+            r"over a join of the results 'sums' of a query is not supported yet in one SELECT",
         ),
         (
             "SELECT count(*) AS n FROM s, t WHERE s.k = t.k GROUP BY window(s.ts, '1 minute')",
@@ -282,5 +288,33 @@ def test_the_plan_says_which_rows_are_there(spark, folder):
     ],
 )
 def test_what_is_not_run_yet_is_said(spark, folder, text, error, match):
+    engine = engine_of(spark, folder)
+    sums = "SELECT k, sum(v) AS v, window.end AS till FROM s [NOW] GROUP BY k"
+    engine.stream("sums", engine.query(sums), time="till")
     with pytest.raises(error, match=match):
-        engine_of(spark, folder).query(text)
+        engine.query(text)
+
+
+def test_a_window_join_says_that_it_does_not_aggregate(spark, folder):
+    frames = {name: spark.read.parquet(str(folder / name)) for name in "st"}
+    with pytest.raises(NotSupportedError, match=r"DISTINCT over a join is not supported yet here"):
+        el.window_join(
+            frames, on="s.k = t.k", time=dict.fromkeys("st", "ts"), select="DISTINCT s.k"
+        )
+
+
+def test_names_of_inputs_and_columns_that_nobody_reads_do_not_change_the_query(spark, folder):
+    def identity(text, streams):
+        engine = el.Engine(spark)
+        for name, schema in streams.items():
+            rows = spark.readStream.schema(schema).parquet(str(folder / "s"))
+            engine.stream(name, rows, time="ts")
+        return engine.query(text, name="q").identity
+
+    plain = {"s": SCHEMA, "t": "k INT, ts TIMESTAMP"}
+    text = "SELECT s.k, sum(s.v) AS n FROM s [NOW], t [NOW] WHERE s.k = t.k GROUP BY s.k"
+    before = identity(text, plain)
+    named = text.replace("s.", "a.").replace("FROM s", "FROM s AS a")
+    assert not differences(before, identity(named, plain))
+    assert not differences(before, identity(text, plain | {"t": SCHEMA}))
+    assert differences(before, identity(text.replace("t [NOW]", "t [RANGE 1 SECOND]"), plain))

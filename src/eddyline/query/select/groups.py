@@ -1,10 +1,10 @@
-"""Reads aggregates over one stream: GROUP BY, HAVING, DISTINCT and the output columns.
+"""Reads aggregates over one stream, or over the rows of a join: GROUP BY, HAVING, output columns.
 
-Each call of an aggregate and each expression of GROUP BY becomes a column. Output columns and
-HAVING are expressions over these columns. As in Spark, a name means a column of the stream first,
-and in GROUP BY and HAVING an output column second. ``window`` is the window of a result, unless the
-stream has a column of that name. Spark's spelling of windows is read, too:
-``GROUP BY window(ts, '10 minutes', '1 minute')``.
+DISTINCT groups by the output columns. Each call of an aggregate and each expression of GROUP BY
+becomes a column. Output columns and HAVING are expressions over these columns. As in Spark, a name
+means a column of the stream first, and in GROUP BY and HAVING an output column second. ``window``
+is the window of a result, unless the stream has a column of that name. Spark's spelling of windows
+is read, too: ``GROUP BY window(ts, '10 minutes', '1 minute')``.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def aggregation_of(statement: Statement, known: Collection[str]) -> Aggregation 
 
 
 class GroupReader:
-    """Reads what a query asks of groups of the rows of one input."""
+    """Reads what a query asks of groups of the rows of one input, or of a join."""
 
     def __init__(self, calls: AggregateCalls) -> None:
         self._calls = calls

@@ -81,8 +81,8 @@ def read_query(
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
     that may be called; a function of ``functions`` hides one of its name, and what is no name
-    (``count(*)``) is none. ``times`` are the event times of streams, which aggregates over a join
-    need.
+    (``count(*)``) is none. ``times`` are the event times of streams, and None of tables: aggregates
+    over a join may read no others.
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -104,7 +104,7 @@ def read_query(
     selects = Statement.read_all(query) if isinstance(query, str) else query
     calls = Calls(selects[0].text, functions or {})
     known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
-    return _Reader(columns, tables, calls, known, times or {}).query(selects)
+    return _Reader(columns, tables, calls, known, times).query(selects)
 
 
 class _Reader:
@@ -115,7 +115,7 @@ class _Reader:
         tables: names of those that do not change.
         calls: the functions of the user.
         known: names of aggregate functions, in lower case.
-        times: the event times of streams.
+        times: the event times of streams; None: joins are not aggregated.
     """
 
     def __init__(
@@ -124,13 +124,14 @@ class _Reader:
         tables: Collection[str],
         calls: Calls,
         known: Collection[str],
-        times: Mapping[str, str | None],
+        times: Mapping[str, str | None] | None,
     ) -> None:
         self._columns = columns
         self._tables = tables
         self._calls = calls
         self._known = known
-        self._times = times
+        self._times = times or {}
+        self._aggregates_joins = times is not None
 
     def query(self, statements: Sequence[Statement]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
@@ -258,27 +259,24 @@ class _Reader:
         """
         self._check_grouped_join(statement, items)
         self._check_where(statement)
-        names, inputs = JoinedNames(statement.text), JoinNames(statement.text)
+        inputs = JoinNames(statement.text)
         conditions = self._connected(statement, items, inputs)
-        names.scope = inputs.scope
+        names = JoinedNames(statement.text, inputs.scope)
         calls = AggregateCalls(statement, names, self._calls, self._known)
         grouping, window, projections, times = GroupReader(calls).read(UNBOUNDED)
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
-        timed = [
-            (each, Named(each.name, time))
-            for each in items
-            if (time := self._times.get(each.stream))
-        ]
-        ending = [(each, time) for each, time in timed if each.window.length < LONGEST]
+        columns = [f"{each.text} AS {identifier(name)}" for each, name in names.called.items()]
+        timed = [each for each in items if self._times[each.stream]]
+        instants = [Named(each.name, self._times[each.stream] or "").text for each in timed]
         if len(timed) == 1:
-            window = timed[0][0].window
-        elif ending:
-            stays = ((each.name, names.name_of(time), each.window) for each, time in ending)
-            window = StayWindow(tuple(stays))
-        texts = [time.text for _, time in timed] or ["NULL"]  # which the join refuses
-        latest = texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"
-        columns = [_named(each.text, name) for each, name in names.called.items()]
+            window, latest = timed[0].window, instants[0]
+        else:
+            latest = f"greatest({', '.join(instants)})"
+            ending = [at for at, each in enumerate(timed) if each.window.length < LONGEST]
+            columns += [f"{instants[at]} AS {TIME}{at}" for at in ending]
+            if ending:
+                window = StayWindow(tuple((f"{TIME}{at}", timed[at].window) for at in ending))
         joined = _joined(statement, items, conditions, (*columns, f"{latest} AS {LATEST}"))
         name = " ⋈ ".join(each.name for each in items)
         rows = Input(name, name, window, (), items[0].start, replace(joined, time=LATEST))
@@ -289,6 +287,9 @@ class _Reader:
         """Refuse joins whose rows do not say how long they stay."""
         said = aggregation_of(statement, self._known)
         assert said is not None
+        if not self._aggregates_joins:
+            message = f"{said.said} over a join is not supported yet here; engine.query(…) runs it"
+            statement.refuse(message, said.start)
         if statement.emits == "rstream":
             message = f"RSTREAM of aggregates over a join {_IN_TWO}"
             statement.refuse(message, statement.emits_at)
@@ -299,10 +300,12 @@ class _Reader:
             if each.window.counts is not None:
                 what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
-            if each.query is not None:
-                what = f"{said.said} over a join of the subquery {each.name!r}"
-                message = f"{what} is not supported yet; make a stream of it (CREATE STREAM)"
-                statement.refuse(message, each.start)
+            if each.stream not in self._times:
+                of = f"the results {each.name!r} of a query"
+                statement.refuse(f"{said.said} over a join of {of} {_IN_TWO}", each.start)
+        if not any(self._times[each.stream] for each in items):
+            message = f"{said.said} over a join needs the event time of a stream: time='…'"
+            refuse(message, statement.text, said.start)
 
     def _connected(
         self, statement: Statement, items: Sequence[FromItem], names: JoinNames
@@ -359,8 +362,9 @@ _IN_TWO = (
 )
 """What errors say of aggregates over joins that are refused."""
 
-LATEST = "__latest"
-"""The column of joined rows that is their event time: that of the latest row."""
+LATEST, TIME = "__latest", "__time"
+"""The column of joined rows that is their event time, which is that of the latest row; and those
+with the event times of inputs, a number behind it. No other column ends like these."""
 
 
 def _joined(
@@ -382,11 +386,6 @@ def _joined(
         kind=items[-1].kind,
         conditions=tuple(conditions.conditions),
     )
-
-
-def _named(text: str, name: str) -> str:
-    """Return a column as an output column of a name."""
-    return text if text == name else f"{text} AS {identifier(name)}"
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
@@ -444,11 +443,21 @@ class Part:
         types = dict.fromkeys(self.query.calls, "boolean")
         types |= {each.call.column: OTHER.text for over in self.query.overs for each in over.calls}
         read, grouping = self._items[0].columns, self.query.grouping
+        if (joined := self.query.inputs[0].query) is not None and len(self._items) > 1:
+            read = dict(self._joined(each) for each in joined.projections)
         if grouping is None:
             return {**read, **types}
         types |= {each.column: OTHER.text for each in grouping.calls}
         types |= {name: _type_of(text, read) for name, text in grouping.groups}
         return {**types, WINDOW: _WINDOW_TYPE}
+
+    def _joined(self, projection: str) -> tuple[str, str]:
+        """Return the name and the type of a column of joined rows that aggregates read."""
+        tree = _column_of(projection)
+        assert tree is not None
+        parts = [each.name for each in tree.unalias().find_all(exp.Identifier)]
+        columns = next((each.columns for each in self._items if each.name == parts[0]), {})
+        return tree.alias_or_name, columns.get(parts[-1], OTHER.text)
 
     @cached_property
     def outputs(self) -> list[Output]:

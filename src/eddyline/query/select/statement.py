@@ -580,11 +580,11 @@ class JoinNames(Names):
         return self._rewritten(part, what, _bare_name)
 
     def canonical(self, part: Fragment, what: str) -> str:
-        """Return the text of a part over one input, with columns named as in the schema."""
+        """Return the text of a part over one input, or the rows of a join; see ``name_of``."""
         return self._rewritten(part, what, lambda each: identifier(self.name_of(each.named)))
 
     def name_of(self, named: Named) -> str:
-        """Return what a column is called in texts over the rows that are read."""
+        """Return what a column is called in texts over the rows that are read: as in the schema."""
         return named.column
 
     def qualified(self, part: Fragment, what: str) -> str:
@@ -617,27 +617,20 @@ class JoinNames(Names):
 class JoinedNames(JoinNames):
     """The names of a query over the rows of a join, in which each column has a name of its own.
 
-    A column keeps its name if no other input has a column of that name. Else the name of its input
-    stands before it, as in ``s_k``.
+    It is the column's name with the place of its input, as in ``k_2``: neither names of inputs nor
+    columns that nobody reads have a part in it.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, scope: Scope) -> None:
         super().__init__(text)
+        self.scope = scope
         self.called: dict[Named, str] = {}
-        """The columns that the query reads, and what they are called."""
+        """The columns that texts have named so far, and what they are called."""
 
     def name_of(self, named: Named) -> str:
-        """Return what a column is called in the rows of the join, which has it from now on."""
-        if named not in self.called:
-            inputs = self.scope.inputs.values()
-            names = [name.lower() for columns in inputs for name in columns]
-            is_alone = names.count(named.column.lower()) == 1
-            name = named.column if is_alone else f"{named.input}_{named.column}"
-            taken = {each.lower() for each in self.called.values()}
-            while name.lower() in taken or (not is_alone and name.lower() in names):
-                name += "_"
-            self.called[named] = name
-        return self.called[named]
+        """Return what a column is called in the rows of the join, which get it."""
+        place = list(self.scope.inputs).index(named.input) + 1
+        return self.called.setdefault(named, f"{named.column}_{place}")
 
 
 def _bare_name(mention: Mention) -> str:

@@ -48,11 +48,11 @@ from eddyline.aggregates.plan import (
     FIRST,
     INSTANT,
     IS,
+    LAST,
     OLD,
     OWN_CHECK,
     OWN_CODE,
     PASSES,
-    STAYS,
     WAS,
     AggregatePart,
     AggregatePlan,
@@ -627,7 +627,7 @@ class AggregateOperator(AggregatingOperator):
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
         is_tied = self.counts or not all(each.monoid.commutes for each in self.lifts)
         self.ties = tuple(site.df.columns) if self.by_row and is_tied else ()
-        """The columns that order rows of one instant, where rows are counted."""
+        """The columns that order rows of one instant, where their order counts."""
         self.partials = self.partials_of(self.calls)
         self.compares = self.emits == "istream" and shows_changes(step, self.calls)
         """Whether tasks see which results changed, and tell none of before."""
@@ -757,17 +757,16 @@ class AggregateOperator(AggregatingOperator):
             return self.counted.travelling
         if not isinstance(self.window, StayWindow):
             return self.groups.travelling
-        return {**self.groups.travelling, STAYS: self._stays(self.window)}
+        return {**self.groups.travelling, LAST: self._last_instant(self.window)}
 
-    def _stays(self, window: StayWindow) -> str:
+    def _last_instant(self, window: StayWindow) -> str:
         """Return SQL of the last instant at which a joined row is there (µs)."""
-        ends = (
+        ends = [
             f"least({micros_text(self.rows_shape, time, self.query)}, {LONGEST - each.length}L)"
             f" + {each.length}L"
-            for _, time, each in window.inputs
-        )
-        found = [*ends]
-        return found[0] if len(found) == 1 else f"least({', '.join(found)})"
+            for time, each in window.inputs
+        ]
+        return ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
 
     def travelling(self, *, in_files: bool) -> Travelling:
         """Return what of rows travels to tasks, the columns that order ties last."""

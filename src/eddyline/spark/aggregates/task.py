@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from eddyline.query.query import Window
     from eddyline.spark.aggregates.columns import MaskedColumn
 
-KINDS: Mapping[type[Window], type[BucketBatch]] = {
+BATCHES: Mapping[type[Window], type[BucketBatch]] = {
     SlideWindow: SlideBatch,
     SessionWindow: SessionBatch,
     RowsWindow: CountBatch,
@@ -93,7 +93,7 @@ class AggregateWorker(BucketWorker):
             return CorrelationBatch
         if self.plan.frames:
             return RowBatch
-        return KINDS.get(type(self.plan.window), ChangeBatch)
+        return BATCHES.get(type(self.plan.window), ChangeBatch)
 
 
 @dataclass(frozen=True)

@@ -184,6 +184,10 @@ class BoundJoin:
             return {}
         of = self.inputs if self.step.kind == "inner" else self.inputs[:1]
         waits = 0 if self.step.kind == "inner" else 1
+        if not waits and len(self.timed) == 1:  # its row is the latest one
+            return {
+                f"{identifier(each.name)}.{identifier(each.time)}": 0 for each in of if each.time
+            }
         return {
             f"{identifier(each.name)}.{identifier(each.time)}": min(
                 each.window.length + waits, LONGEST
