@@ -6,6 +6,7 @@ supported. Names are resolved as Spark does: in any case. A star stands for colu
 
 from __future__ import annotations
 
+import itertools
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -659,6 +660,9 @@ def default_name(part: Fragment, what: str, statement: Statement, names: JoinNam
     return mentions[0].named.column if is_column else str(inner.name)
 
 
+_OF_STAR = " of the star"
+
+
 def outputs_of(
     statement: Statement,
     names: JoinNames,
@@ -667,6 +671,9 @@ def outputs_of(
     name: Callable[[Fragment, str], str] | None = None,
 ) -> tuple[str, ...]:
     """Return output columns as SQL, such as ``s.v AS v``; a bare column of its own name as it is.
+
+    A star calls a column ``s_k`` if the stars of the query stand for columns ``k`` of several
+    inputs.
 
     Args:
         statement: the query.
@@ -678,13 +685,24 @@ def outputs_of(
     Raises:
         QueryError: two have the same name.
     """
+    columns = statement.output_columns
+    stars = [
+        columns_of_star(each, statement, names) if is_star(each.tree) else [] for each in columns
+    ]
+    owners: dict[str, set[str]] = {}
+    for each in itertools.chain.from_iterable(stars):
+        owners.setdefault(each.column.lower(), set()).add(each.input)
 
     def outputs() -> Iterator[tuple[Fragment, str, str, str]]:
-        for column in statement.output_columns:
-            if is_star(column.tree):
-                for each in columns_of_star(column, statement, names):
-                    text = write_star(column, each)
+        for column, star in zip(columns, stars, strict=True):
+            for each in star:
+                text = write_star(column, each)
+                if len(owners[each.column.lower()]) == 1:
                     yield column, each.column, text, text
+                else:
+                    called = f"{each.input}_{each.column}"
+                    yield column, called, text, f"{text}{_OF_STAR}"
+            if is_star(column.tree):
                 continue
             what = f"output column {column.text!r}"
             alias, part = unaliased(column, statement)
@@ -695,11 +713,11 @@ def outputs_of(
     made: dict[str, tuple[str, str, str]] = {}
     for column, called, text, shown in outputs():
         if called.lower() in made:
-            message = (
-                f"two output columns are called {called!r}: {made[called.lower()][2]} and {shown}; "
-                f"give one another name with AS"
-            )
-            refuse(message, column.query, column.start, name=called)
+            other = made[called.lower()][2]
+            message = f"two output columns are called {called!r}: {other} and {shown}; "
+            is_of_star = _OF_STAR in other or _OF_STAR in shown
+            hint = "name the columns instead" if is_of_star else "give one another name with AS"
+            refuse(message + hint, column.query, column.start, name=called)
         made[called.lower()] = identifier(called), text, shown
     return tuple(
         text if text == called else f"{text} AS {called}" for called, text, _ in made.values()
