@@ -72,6 +72,10 @@ OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM s WHERE v >
         (FILTER.replace("v > 3", "(v > 3 OR w = 1)"),
          FILTER.replace("v > 3", "(w = 1 OR 3 < v OR v > 3)")),
         (JOIN, JOIN.replace("x.v < y.v", "y.v > x.v AND y.k = x.k AND x.v < y.v")),
+        ("SELECT k, v FROM (SELECT k, v, j FROM s WHERE v > 3) x WHERE k = 'a'",
+         "WITH t AS (SELECT k FROM t), q AS (SELECT k, v, j FROM s WHERE 3 < v) "
+         "SELECT z.k, z.v FROM q AS z WHERE k = 'a'"),
+        (JOIN, "WITH s1 AS (SELECT * FROM s) " + JOIN),
         (AGGREGATE + " HAVING SUM(v) > 1", AGGREGATE + " HAVING 1 < SUM(v) AND SUM(v) > 1"),
     ],
 )  # fmt: skip

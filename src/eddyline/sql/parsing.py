@@ -347,8 +347,14 @@ def at(message: str, text: str, offset: int) -> str:
     return f"{head}\n  {line}\n  {lead}^"
 
 
+PLACE = "place"
+"""Key of ``meta`` of a node whose parts stand elsewhere in the text: its own offset."""
+
+
 def offset_of(node: Expr) -> int:
     """Return the offset of the first token below a node that knows its own (0 if none does)."""
+    if PLACE in node.meta:
+        return int(node.meta[PLACE])
     starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
     return min(starts, default=0)
 

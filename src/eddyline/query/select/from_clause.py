@@ -12,6 +12,7 @@ from eddyline.query.query import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
 from eddyline.query.select.statement import Exists, Scope
+from eddyline.query.select.with_clause import LATER
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -223,6 +224,8 @@ class FromReader:
             self._statement.refuse(message, offset_of(table.this))
         if table.name.lower() not in self._names:
             message = unknown("stream", table.name, list(self._names.values()))
+            if LATER in table.meta:
+                message += "; a query of WITH reads the names that WITH defines before it"
             refuse(message, self._text, offset_of(table.this), stream=table.name)
         stream = self._names[table.name.lower()]
         columns = self._columns[stream]

@@ -126,6 +126,9 @@ class _Reader:
 
     def query(self, statements: Sequence[Statement]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
+        for unused in statements[0].unused:
+            if not any(each.has_models for each in unused):
+                self._subquery(unused)
         return union_of([self._part(each) for each in statements])
 
     def _part(self, statement: Statement) -> Part:

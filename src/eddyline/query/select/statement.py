@@ -19,6 +19,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
+from eddyline.query.select.with_clause import without_with
 from eddyline.registry import unknown
 from eddyline.sql.functions import joined_by, unnegated
 from eddyline.sql.names import column_nodes, is_no_column, matching, refuse_column
@@ -89,6 +90,8 @@ class Statement:
     tokens: Sequence[Token]
     """Those of the whole query."""
     tree: exp.Select
+    unused: Sequence[Sequence[Statement]] = ()
+    """Queries of WITH that are checked and not run; the first SELECT of a query has them."""
 
     @classmethod
     @deep
@@ -106,7 +109,10 @@ class Statement:
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
                 refuse("a query is one statement", text, token.start, NotSupportedError)
-        return cls._all(text, tokens, parsed(tokens, text, "the query", CqlText().parser().parse))
+        tree = parsed(tokens, text, "the query", CqlText().parser().parse)
+        unused = [] if tree is None else without_with(tree, text)
+        first, *others = cls._all(text, tokens, tree)
+        return [replace(first, unused=[cls._all(text, tokens, each) for each in unused]), *others]
 
     @classmethod
     def _all(cls, text: str, tokens: Sequence[Token], tree: Expr | None) -> list[Statement]:
