@@ -210,9 +210,6 @@ class FromReader:
 
     def _item(self, source: Expr, join: exp.Join | Exists | None) -> FromItem:
         table = self._checked_table(source)
-        if table.args.get("joins"):
-            message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
-            self._statement.refuse(message, offset_of(table.args["joins"][0].this))
         for each in models_behind(table):
             message = "MODEL is read by the engine: engine.query(…)"
             self._statement.refuse(message, each.start)
@@ -311,8 +308,11 @@ def check_bare(statement: Statement, source: Expr) -> None:
     """Refuse what stands behind a source of FROM besides its name, windows and MODEL.
 
     Raises:
-        NotSupportedError: TABLESAMPLE, PIVOT, VERSION AS OF and such; the message shows where.
+        NotSupportedError: joins, TABLESAMPLE, PIVOT, VERSION AS OF; the message shows where.
     """
+    if source.args.get("joins"):
+        message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
+        statement.refuse(message, offset_of(source.args["joins"][0].this))
     for key, word in _BEHIND.items():
         if made := source.args.get(key):
             is_unpivot = key == "pivots" and made[0].args.get("unpivot")

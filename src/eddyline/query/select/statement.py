@@ -120,14 +120,28 @@ class Statement:
         if isinstance(tree, exp.Union) and not _said_of_union(tree):
             return [*cls._all(text, tokens, tree.this), *cls._all(text, tokens, tree.expression)]
         if isinstance(tree, exp.SetOperation):
+            cls._check_nothing_behind(text, tokens, tree)
             _refuse_set(text, tokens, tree)
         if isinstance(tree, exp.Subquery) and not tree.alias:
+            cls._check_nothing_behind(text, tokens, tree)
             return cls._all(text, tokens, tree.this)
         if not isinstance(tree, exp.Select):
             refuse("a query is one SELECT", text, tokens[0].start, NotSupportedError)
         made = cls(text, tokens, tree)
         made._check_clauses()
         return [made]
+
+    @classmethod
+    def _check_nothing_behind(cls, text: str, tokens: Sequence[Token], tree: exp.Query) -> None:
+        """Refuse JOIN, WHERE and such behind a SELECT in parentheses, which may end a UNION."""
+        known = {"this", "alias"}
+        if isinstance(tree, exp.SetOperation):
+            known = {"this", "expression", *_OF_SETS, "order", "limit", "offset"}
+        if any(value for key, value in tree.args.items() if key not in known):
+            ends = [cls(text, tokens, each)._span[1] for each in tree.find_all(exp.Select)]
+            token = tokens[min(max(ends, default=0) + 1, len(tokens) - 1)]
+            message = f"{token.text.upper()} behind a SELECT in parentheses is not supported"
+            refuse(message, text, token.start, NotSupportedError)
 
     def of_source(self, source: Expr) -> list[Statement]:
         """Return the statements of a subquery in FROM; none if a stream or table stands there."""
@@ -326,10 +340,14 @@ AGGREGATION: dict[str, str] = {"distinct": "DISTINCT", "group": "GROUP", "having
 """Clauses that aggregate rows over one input, and the words that they start with."""
 
 
+_OF_SETS = ("distinct", "by_name", "side", "kind", "on")
+"""What sqlglot says of a set operation between its two sides."""
+
+
 def _said_of_union(tree: exp.Union) -> bool:
     """Return whether UNION says more than ALL."""
-    more = ("distinct", "by_name", "side", "kind", "on", "order", "limit", "offset")
-    return any(tree.args.get(key) for key in more) or EMITTED in tree.meta
+    more = (value for key, value in tree.args.items() if key not in ("this", "expression"))
+    return any(more) or EMITTED in tree.meta
 
 
 def _refuse_set(text: str, tokens: Sequence[Token], tree: exp.SetOperation) -> NoReturn:
