@@ -75,6 +75,8 @@ OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM s WHERE v >
         ("SELECT k, v FROM (SELECT k, v, j FROM s WHERE v > 3) x WHERE k = 'a'",
          "WITH t AS (SELECT k FROM t), q AS (SELECT k, v, j FROM s WHERE 3 < v) "
          "SELECT z.k, z.v FROM q AS z WHERE k = 'a'"),
+        ("SELECT a.v FROM s AS a [RANGE 1 HOUR] LEFT JOIN t ON a.k = t.k AND t.v > 1 AND a.v > 2",
+         "SELECT s.v FROM t RIGHT JOIN s [RANGE 1 HOUR] ON s.v > 2 AND t.k = s.k AND t.v > 1"),
         (JOIN, "WITH s1 AS (SELECT * FROM s) " + JOIN),
         (AGGREGATE + " HAVING SUM(v) > 1", AGGREGATE + " HAVING 1 < SUM(v) AND SUM(v) > 1"),
     ],

@@ -11,7 +11,7 @@ from eddyline.query.cql import window_of
 from eddyline.query.query import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
-from eddyline.query.select.statement import Exists, Scope
+from eddyline.query.select.statement import Exists, Scope, is_right
 from eddyline.query.select.with_clause import LATER
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
@@ -31,12 +31,14 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
     ("", "CROSS"): "inner",
     ("LEFT", ""): "left",
     ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "left",
+    ("RIGHT", "OUTER"): "left",
     ("LEFT", "SEMI"): "semi",
     ("", "SEMI"): "semi",
     ("LEFT", "ANTI"): "anti",
     ("", "ANTI"): "anti",
 }
-"""Joins by side and kind, as sqlglot calls them."""
+"""Joins by side and kind, as sqlglot calls them; ``Statement.sources`` has turned RIGHT around."""
 
 
 _BEHIND = {
@@ -156,7 +158,8 @@ class FromReader:
             self._statement.refuse(message, at)
         if self._is_table(left):
             message = f"{said} of the table {left.name!r}, whose rows come at no instant, is not"
-            self._statement.refuse(f"{message} supported; begin with a stream", left.start)
+            instead = "end" if is_right(right.added) else "begin"
+            self._statement.refuse(f"{message} supported; {instead} with a stream", left.start)
         for each in items:
             if each.window.counts is not None:
                 spans = _window_spans(each.table)
@@ -199,7 +202,7 @@ class FromReader:
     def _check_join(self, join: exp.Join) -> None:
         if _kind_of(join) is None or not isinstance(join.this, exp.Table | exp.Subquery):
             shown, at = self._words(join)
-            message = f"{shown} is not supported yet; inner, LEFT, SEMI and ANTI joins are"
+            message = f"{shown} is not supported yet; inner, LEFT, RIGHT, SEMI and ANTI joins are"
             self._statement.refuse(message, at)
 
     def _words(self, join: exp.Join) -> tuple[str, int]:

@@ -33,6 +33,7 @@ from eddyline.query.select.statement import (
     Names,
     Statement,
     identifier,
+    is_right,
     is_star,
     outputs_of,
 )
@@ -259,6 +260,8 @@ class _Reader:
             if item.kind in ("semi", "anti"):
                 hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
                 names.scope = replace(before, hints={**called, **hint})
+            if is_right(item.added):
+                names.scope = names.scope.written_first(item.name, len(item.using))
         kind, conditions.partner = items[-1].kind, ""
         conditions.absent = items[-1].name if kind == "left" else ""
         if kind not in ("semi", "anti"):

@@ -241,12 +241,19 @@ class Statement:
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
-        """Items of FROM, each with what adds it; behind them those of EXISTS."""
+        """Items of FROM, each with what adds it; behind them those of EXISTS.
+
+        ``s RIGHT JOIN t`` of two inputs is ``t LEFT JOIN s``.
+        """
         first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
         made = [] if first is None else [(first.this, None)]
         asked = [(each.select.args.get("from_"), each) for each in self.exists]
         of_asked = [(each.this, by) for each, by in asked if each is not None]
-        return [*made, *((join.this, join) for join in joins), *of_asked]
+        found = [*made, *((join.this, join) for join in joins), *of_asked]
+        if len(found) == 2 and is_right(found[1][1]):
+            (left, _), (right, join) = found
+            return [(right, None), (left, join)]
+        return found
 
     @property
     def tables(self) -> list[exp.Table]:
@@ -334,6 +341,11 @@ def _refuse_word(text: str, tokens: Sequence[Token], *words: str, hint: str = ""
     shown = named[0].text.upper() if named else words[0]
     message = f"{shown} is not supported yet{hint}"
     refuse(message, text, (named or tokens)[0].start, NotSupportedError)
+
+
+def is_right(join: exp.Join | Exists | None) -> bool:
+    """Return whether a join is a RIGHT JOIN."""
+    return isinstance(join, exp.Join) and join.args.get("side") == "RIGHT"
 
 
 AGGREGATION: dict[str, str] = {"distinct": "DISTINCT", "group": "GROUP", "having": "HAVING"}
@@ -432,6 +444,12 @@ class Scope:
         kept = [each for each in using if each.input != name]
         output = (*kept, *(each for each in (*self.output, *new) if each not in using))
         return replace(self, inputs={**self.inputs, name: columns}, output=output)
+
+    def written_first(self, name: str, n_using: int) -> Scope:
+        """Return the scope in which ``*`` begins with USING and the columns of an input."""
+        using, others = self.output[:n_using], self.output[n_using:]
+        output = (*using, *sorted(others, key=lambda each: each.input != name))
+        return replace(self, output=output)
 
     def preferring(self, name: str) -> Scope:
         """Return the scope in which a bare name is that of an input's column, if it has one."""
