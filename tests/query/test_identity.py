@@ -77,6 +77,7 @@ OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM s WHERE v >
          "SELECT z.k, z.v FROM q AS z WHERE k = 'a'"),
         ("SELECT a.v FROM s AS a [RANGE 1 HOUR] LEFT JOIN t ON a.k = t.k AND t.v > 1 AND a.v > 2",
          "SELECT s.v FROM t RIGHT JOIN s [RANGE 1 HOUR] ON s.v > 2 AND t.k = s.k AND t.v > 1"),
+        (FILTER, "SELECT ISTREAM(x.k, x.v) FROM s x [ROWS UNBOUNDED] WHERE v > 3 AND k = 'a'"),
         (JOIN, "WITH s1 AS (SELECT * FROM s) " + JOIN),
         (AGGREGATE + " HAVING SUM(v) > 1", AGGREGATE + " HAVING 1 < SUM(v) AND SUM(v) > 1"),
     ],

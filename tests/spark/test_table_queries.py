@@ -62,6 +62,8 @@ def test_what_to_do_instead_of_starting_it(engine):
         ("SELECT nope FROM tab GROUP BY nope", "which Spark answers: .*nope"),
         ("SELECT COUNT(*) AS n FROM tab WHERE big(w)", r"big\(\) is a function of the engine"),
         ("SELECT k FROM tab UNION ALL SELECT value FROM s", "'tab' is a table: join it with"),
+        ("SELECT ISTREAM(w) FROM tab", "which Spark answers: .*ISTREAM"),
+        ("SELECT w FROM tab [ROWS UNBOUNDED]", "query it alone and without a window"),
         ("SELECT COUNT(*) AS n FROM tab [ROWS 3]", "query it alone and without a window"),
         ("DELETE FROM tab WHERE w > 1", "a query starts with SELECT, got 'DELETE'"),
         ("INSERT INTO tab SELECT k, w FROM tab", "a query starts with SELECT, got 'INSERT'"),

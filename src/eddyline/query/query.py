@@ -139,6 +139,7 @@ class UnboundedWindow(Window):
 
 
 UNBOUNDED = UnboundedWindow()
+NOW = RangeWindow(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ def read_steps(
             return _of_rows(selects or text, known, columns, aggregates, known.tables)
         with suppress(QueryError):  # Spark reports the error
             read = read_query(selects or text, columns, known.functions, aggregates=aggregates)
-            if not (read.is_join or read.parts or read.overs or read.grouping):
+            is_filter = not (read.is_join or read.parts or read.overs or read.grouping)
+            if is_filter and not _says_streams(selects):
                 return _of_rows(selects, known, columns, aggregates, ())
         name = ", ".join(dict.fromkeys(each.name for each in named))
         return named[0].name, (ReadStep(name, name),), {name: answered(text, named, known)}
@@ -91,6 +92,12 @@ def read_steps(
     # Of a table whose rows are asked more than joins read.
     tables = {*known.tables} - {each.made.stream for each in exact.parts}
     return _of_rows(exact.text, known, columns, aggregates, tables, instead)
+
+
+def _says_streams(selects: Sequence[Statement]) -> bool:
+    """Return whether a query has windows or ISTREAM(…), which tables do not have."""
+    nodes = (node for each in selects for node in each.tree.walk())
+    return any(EMITTED in each.meta or each.meta.get(WINDOWS) for each in nodes)
 
 
 def reads_tables_alone(text: str, known: Catalog) -> bool:

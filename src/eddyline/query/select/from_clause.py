@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.errors import QueryError
 from eddyline.query.cql import window_of
-from eddyline.query.query import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
+from eddyline.query.query import LONGEST, NOW, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
 from eddyline.query.select.statement import Exists, Scope, is_right
@@ -40,6 +42,9 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
 }
 """Joins by side and kind, as sqlglot calls them; ``Statement.sources`` has turned RIGHT around."""
 
+
+OF_FILTERS = "here a row passes or not whatever the other rows are"
+"""The reason why a filter has no window."""
 
 _BEHIND = {
     "sample": "TABLESAMPLE",
@@ -134,7 +139,8 @@ class FromReader:
             item = self._item(source, join) if made is None else self._subquery(source, join, *made)
             self._check_name(item, items)
             items.append(item)
-        items = [replace(each, window=self._window(each)) for each in items]
+        if self._is_join or self._no_window != OF_FILTERS:
+            items = [replace(each, window=self._window(each)) for each in items]
         if self._is_join:
             self._check_joined(items)
         for each in items:
@@ -188,6 +194,8 @@ class FromReader:
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins and aggregates may say."""
+        if self._no_window == OF_FILTERS and self._is_each_row_once(source):
+            return
         if spans := _window_spans(source):
             message = (
                 f"a window […] is of joins and of aggregates over one stream; {self._no_window}"
@@ -198,6 +206,20 @@ class FromReader:
                 f"{said.upper()} is of joins and of aggregates over one stream; {self._no_window}"
             )
             self._statement.refuse(message, self._statement.emits_at)
+
+    def _is_each_row_once(self, source: Expr) -> bool:
+        """Return whether the results of a filter are the rows of its stream, each once.
+
+        So it is where rows enter a window that they never leave, and where each is in its window
+        for its instant alone. Equal rows are told apart, unlike in CQL's difference of bags.
+        """
+        emits = self._statement.emits
+        with suppress(QueryError):  # it is refused, whatever it is
+            windows = windows_behind(self._statement, source, source.alias_or_name)
+            if windows == [NOW]:
+                return emits in ("istream", "rstream")
+            return windows in ([], [UNBOUNDED]) and emits in (None, "istream")
+        return False
 
     def _check_join(self, join: exp.Join) -> None:
         if _kind_of(join) is None or not isinstance(join.this, exp.Table | exp.Subquery):

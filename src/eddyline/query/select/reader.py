@@ -19,7 +19,7 @@ from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import WINDOW, Input, Query
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
-from eddyline.query.select.from_clause import FromReader
+from eddyline.query.select.from_clause import OF_FILTERS, FromReader
 from eddyline.query.select.groups import (
     AggregateCalls,
     GroupReader,
@@ -67,7 +67,8 @@ def read_query(
     columns.
 
     ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what a join or aggregates emit, as do
-    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded.
+    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded. Of a
+    filter ISTREAM over such a stream, and ISTREAM and RSTREAM over ``[NOW]``, are its rows.
 
     An equality of two inputs makes a key if both sides are of types that compare exactly; if its
     sides are of different types it is not supported, as equality would not be transitive. Members
@@ -141,7 +142,7 @@ class _Reader:
                 f"join (CREATE STREAM x AS SELECT …) and aggregate that: SELECT … FROM x"
             )
             statement.refuse(message, said.start)
-        no_window = "here a row passes or not whatever the other rows are"
+        no_window = OF_FILTERS
         if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
