@@ -63,12 +63,19 @@ WHOLE = (
     "FROM x) b ON a.k = b.k"
 )
 
+OTHERS = (
+    "SELECT * FROM (SELECT k, j FROM u) a RIGHT JOIN (SELECT ISTREAM(k, v) FROM s [ROWS UNBOUNDED] "
+    "WHERE v > 1) x [NOW] ON a.k = x.k UNION ALL SELECT k, txt, k + 1, v FROM s [NOW] WHERE "
+    "(k + 1, txt) IN (SELECT DISTINCT u.k, j FROM u WHERE u.k > v) AND v > 2"
+)
 
-def test_the_whole_of_what_is_broken_below_is_read():
-    assert steps(read(" ".join(words_of(WHOLE)))) == steps(read(WHOLE))
+
+@pytest.mark.parametrize("text", [WHOLE, OTHERS])
+def test_the_whole_of_what_is_broken_below_is_read(text):
+    assert str(steps(read(" ".join(words_of(text))))) == str(steps(read(text)))
 
 
 @examples(300)
-@given(query=broken(WHOLE))
+@given(query=broken(WHOLE) | broken(OTHERS))
 def test_whatever_is_wrong_is_a_query_error(query):
     check_is_read_or_refused(lambda text: steps(read(text)), query)

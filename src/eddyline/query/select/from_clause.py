@@ -152,7 +152,7 @@ class FromReader:
         """Refuse joins of which a row without a partner is not known, or not known yet."""
         said, at = f"{right.kind.upper()} JOIN", right.start
         if isinstance(right.added, Exists):
-            said, at = "EXISTS", self._statement.part(right.added.conjunct).start
+            said, at = right.added.said, self._statement.part(right.added.conjunct).start
         elif right.added is not None:
             said, at = self._words(right.added)
         left = items[0]

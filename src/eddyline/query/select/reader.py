@@ -254,8 +254,9 @@ class _Reader:
             for left, right in names.add(item.name, item.columns, item.using):
                 conditions.add_using(left, right, item.start)
             if isinstance(item.added, Exists):
-                word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
+                word, names.scope = f"WHERE of {item.added.said}", names.scope.preferring(item.name)
                 self._check_asked(statement, names, item.added)
+                conditions.add_in(item.added, before)
             if item.on is not None:
                 conditions.add(word, item.on)
             if item.kind in ("semi", "anti"):
@@ -283,7 +284,7 @@ class _Reader:
         )
 
     def _check_asked(self, statement: Statement, names: JoinNames, asked: Exists) -> None:
-        """Refuse EXISTS of output columns that cannot be computed row by row."""
+        """Refuse EXISTS and IN of output columns that cannot be computed row by row."""
         for column in self._row_wise(statement.items_of(asked.select)):
             names.inputs(column, f"output column {column.text!r}")
 

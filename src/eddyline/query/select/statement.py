@@ -74,11 +74,18 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """A conjunct of WHERE that is ``[NOT] EXISTS (SELECT …)``."""
+    """A conjunct of WHERE that is ``[NOT] EXISTS (SELECT …)`` or ``x IN (SELECT …)``."""
 
     conjunct: Expr
     select: exp.Select
     is_negated: bool
+    compared: Sequence[Expr] = ()
+    """The values before IN; none of EXISTS."""
+
+    @property
+    def said(self) -> str:
+        """The words of the conjunct, for errors."""
+        return "IN (SELECT …)" if self.compared else "EXISTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +195,15 @@ class Statement:
 
     def _check_clauses(self) -> None:
         """Refuse the clauses that are not run yet."""
-        asked = [each.select for each in self.exists]
-        for tree in (self.tree, *asked):
+        asked = self.exists
+        for tree in (self.tree, *(each.select for each in asked)):
             if any(ITEM not in each.meta for each in tree.expressions):  # sqlglot takes (FROM s)
                 message = "SELECT is missing before FROM"
                 refuse(message, self.text, offset_of(tree.args["from_"]))
             for key, words in _CLAUSES.items():
                 is_run = tree is self.tree and key in (*AGGREGATION, "windows")
+                if tree is not self.tree and key == "distinct":  # it changes no answer
+                    is_run = bool(tree.args.get(key)) and not tree.args[key].args.get("on")
                 if tree.args.get(key) and not is_run:
                     _refuse_word(self.text, self.own, *words, hint=_INSTEAD.get(key, ""))
             if tree.args.get("from_") is None:
@@ -207,18 +216,26 @@ class Statement:
                 message = f"nothing may follow the condition of WHERE, got {last.text!r}"
                 refuse(message, self.text, last.start)
 
-    def _check_subqueries(self, asked: Sequence[exp.Select]) -> None:
-        """Refuse those that are not of EXISTS, and of these what is no single stream's."""
-        for tree in asked:
-            for join in tree.args.get("joins") or ():
-                self.refuse("EXISTS over several inputs is not supported yet", offset_of(join.this))
+    def _check_subqueries(self, asked: Sequence[Exists]) -> None:
+        """Refuse those that are not of EXISTS or IN, and of these what is no single stream's."""
+        for each in asked:
+            for join in each.select.args.get("joins") or ():
+                message = f"{each.said} over several inputs is not supported yet"
+                self.refuse(message, offset_of(join.this))
+            if each.is_negated and each.compared:
+                message = (
+                    "NOT IN (SELECT …) is not supported: a NULL among its values drops every row; "
+                    "write NOT EXISTS (SELECT 1 … WHERE … = …)"
+                )
+                self.refuse(message, self.part(each.conjunct).start)
+        known = [tree for each in asked for tree in (each.select, each.select.parent)]
         made = [source for source, _ in self.sources if any(self._selects(source))]
         for node in self.tree.walk(prune=lambda each: any(each is source for source in made)):
-            is_known = any(node is each for each in (self.tree, *asked, *made))
+            is_known = any(node is each for each in (self.tree, *known, *made))
             if isinstance(node, exp.Subquery | exp.Select) and not is_known:
                 message = (
                     "a subquery is not supported yet here; it may stand in FROM, or in [NOT] "
-                    "EXISTS (SELECT …) between the ANDs of WHERE"
+                    "EXISTS (SELECT …) or IN (SELECT …) between the ANDs of WHERE"
                 )
                 self.refuse(message, offset_of(node))
 
@@ -241,7 +258,7 @@ class Statement:
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
-        """Items of FROM, each with what adds it; behind them those of EXISTS.
+        """Items of FROM, each with what adds it; behind them those of EXISTS and IN.
 
         ``s RIGHT JOIN t`` of two inputs is ``t LEFT JOIN s``.
         """
@@ -268,13 +285,18 @@ class Statement:
 
     @property
     def exists(self) -> list[Exists]:
-        """The conjuncts of WHERE that are [NOT] EXISTS (SELECT …)."""
+        """The conjuncts of WHERE that are [NOT] EXISTS (SELECT …) or [NOT] IN (SELECT …)."""
         where = self.tree.args.get("where")
         found = []
         for conjunct in [] if where is None else self.conjuncts(where.this):
             inner, is_negated = unnegated(conjunct.tree)
             if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
                 found.append(Exists(conjunct.tree, inner.this, is_negated))
+            query = inner.args.get("query") if isinstance(inner, exp.In) else None
+            if query is not None and isinstance(query.this, exp.Select):
+                left = inner.this.unnest()
+                compared = left.expressions if isinstance(left, exp.Tuple) else [inner.this]
+                found.append(Exists(conjunct.tree, query.this, is_negated, compared))
         return found
 
     @property
