@@ -131,6 +131,16 @@ def test_a_star_names_the_columns_of_files_and_of_streams_of_results(spark, tmp_
     assert [*names] == ["s_id", "ts"]
 
 
+def test_a_name_that_hides_a_stream_has_an_event_time_of_its_own(engine):
+    query = engine.query(
+        "WITH s AS (SELECT k, count(*) AS n, window.end AS e FROM s "
+        "[RANGE 1 HOUR SLIDE 1 HOUR] GROUP BY k) "
+        "SELECT n, count(*) AS m FROM s GROUP BY n, window(e, '1 hour')",
+        name="hidden",
+    )
+    assert [*query.columns] == ["n", "m"]
+
+
 @pytest.mark.large("runs two queries, one after the other")
 @pytest.mark.parametrize(
     ("one", "other"),
