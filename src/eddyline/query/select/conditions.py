@@ -264,9 +264,10 @@ class JoinConditions(Conditions):
             refuse(message, self.statement.text, columns[0].start)
         self._word = "IN"
         for value, column in zip(asked.compared, columns, strict=True):
-            if isinstance(value.unnest(), exp.Tuple):
-                self.statement.refuse("IN of rows in rows is not supported yet", start)
             _, own = unaliased(column, self.statement)
+            if any(isinstance(each.unnest(), exp.Tuple) for each in (value, own.tree)):
+                message = "IN (SELECT …) of rows in rows, or without values, is not supported yet"
+                self.statement.refuse(message, start)
             sides = [self._in_side(own)]
             self._scoped.scope = outer
             sides.append(self._in_side(self.statement.part(value)))

@@ -295,7 +295,7 @@ class Statement:
             query = inner.args.get("query") if isinstance(inner, exp.In) else None
             if query is not None and isinstance(query.this, exp.Select):
                 left = inner.this.unnest()
-                compared = left.expressions if isinstance(left, exp.Tuple) else [inner.this]
+                compared = (isinstance(left, exp.Tuple) and left.expressions) or [inner.this]
                 found.append(Exists(conjunct.tree, query.this, is_negated, compared))
         return found
 
