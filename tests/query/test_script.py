@@ -70,11 +70,13 @@ def test_tables_are_read_with_streams():
 def test_streams_are_made_of_queries():
     script = read_script(
         "CREATE STREAM a AS SELECT v FROM s;\n"
-        "create stream b with (time='ts', lateness='1 minute')\n as dstream(SELECT v FROM a, s)"
+        "create stream b with (time='ts', lateness='1 minute')\n as dstream(SELECT v FROM a, s);"
+        "CREATE STREAM c AS with x AS (SELECT v FROM s) SELECT v FROM x"
     )
     assert script.results == (
         CreateResult("a", "SELECT v FROM s", {}),
         CreateResult("b", "dstream(SELECT v FROM a, s)", {"time": "ts", "lateness": "1 minute"}, 3),
+        CreateResult("c", "with x AS (SELECT v FROM s) SELECT v FROM x", {}, 3),
     )
     assert script.streams == ()
 

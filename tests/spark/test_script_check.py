@@ -46,6 +46,12 @@ def test_a_script_that_fits_loads_no_pyspark(written):
     ("old", "new", "kind", "said"),
     [
         ("FROM s", "FROM streem", QueryError, r"query 'q', SELECT from line 4 on: unknown stream"),
+        (
+            "SELECT *",
+            "WITH x AS (SELECT a FROM streem) SELECT *",
+            QueryError,
+            r"query 'q', SELECT from line 4 on: unknown stream 'streem'; known: s",
+        ),
         ("WHERE", "WHERE (", QueryError, r"query 'q', SELECT from line 4 on"),
         (":odd", ":even", QueryError, r"function 'odd': cannot import 'checked_rules:even'"),
         ("/", "/nowhere/", SourceError, r"'s' reads from .* no such file or folder"),

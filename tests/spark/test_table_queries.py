@@ -33,6 +33,13 @@ def rows(engine, text):
         ("SELECT tab.k, COUNT(*) AS n FROM tab GROUP BY tab.k", [("a", 1), ("b", 2)]),
         ("SELECT a.w, b.w AS v FROM tab a JOIN tab b ON a.k = b.k AND a.w < b.w", [(2, 3)]),
         ("WITH x AS (SELECT w FROM tab ORDER BY w DESC LIMIT 1) SELECT w FROM x", [(3,)]),
+        ("WITH tab AS (SELECT w FROM tab WHERE w > 1) SELECT MAX(w) AS w FROM tab", [(3,)]),
+        ("WITH x AS (SELECT k, w FROM tab) SELECT w FROM x WHERE w > 1 AND k = 'b'", [(2,), (3,)]),
+        (
+            "WITH x AS (SELECT w FROM tab), y AS (SELECT k FROM tab), z AS (SELECT w FROM x) "
+            "SELECT COUNT(*) AS n FROM x JOIN z ON x.w < z.w JOIN tab ON z.w = tab.w",
+            [(3,)],
+        ),
         ("SELECT '{x}' AS t, MAX(w) AS w FROM tab", [("{x}", 3)]),
     ],
 )
@@ -55,6 +62,8 @@ def test_what_to_do_instead_of_starting_it(engine):
         ("SELECT nope FROM tab GROUP BY nope", "which Spark answers: .*nope"),
         ("SELECT COUNT(*) AS n FROM tab WHERE big(w)", r"big\(\) is a function of the engine"),
         ("SELECT k FROM tab UNION ALL SELECT value FROM s", "'tab' is a table: join it with"),
+        ("SELECT ISTREAM(w) FROM tab", "which Spark answers: .*ISTREAM"),
+        ("SELECT w FROM tab [ROWS UNBOUNDED]", "query it alone and without a window"),
         ("SELECT COUNT(*) AS n FROM tab [ROWS 3]", "query it alone and without a window"),
         ("DELETE FROM tab WHERE w > 1", "a query starts with SELECT, got 'DELETE'"),
         ("INSERT INTO tab SELECT k, w FROM tab", "a query starts with SELECT, got 'INSERT'"),

@@ -139,6 +139,7 @@ class UnboundedWindow(Window):
 
 
 UNBOUNDED = UnboundedWindow()
+NOW = RangeWindow(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +323,8 @@ class Query:
     """A continuous query: a filter or aggregates over one input, or a join of several."""
 
     inputs: tuple[Input, ...]
-    """In the written order; one or more. UNION ALL has the inputs of all its parts."""
+    """In the written order; one or more. A RIGHT JOIN has its second input first. UNION ALL has the
+    inputs of all its parts."""
     keys: tuple[KeyClass, ...]
     """In the order of the first equality of each."""
     equalities: tuple[str, ...]

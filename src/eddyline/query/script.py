@@ -432,7 +432,7 @@ class _Statement:
     def _select(self, options: dict[str, str]) -> tuple[str, dict[str, str], int]:
         """Read the rest as a query: its text, the options before it, and its line."""
         first = self._peek()
-        if first is None or first.text.upper() not in ("SELECT", *EMITS):
+        if first is None or first.text.upper() not in ("SELECT", "WITH", *EMITS):
             self._refuse_token("SELECT")
         text, line = self._remaining("SELECT")
         return text, options, line

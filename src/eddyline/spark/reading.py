@@ -43,7 +43,7 @@ from eddyline.query.steps import (
 from eddyline.spark.analysis import column_types, refused, unlogged
 from eddyline.spark.models.sql import model_steps, rows_of_models
 from eddyline.spark.relation import Relation
-from eddyline.sql.parsing import SparkText, deep, refuse
+from eddyline.sql.parsing import SparkText, deep, offset_of, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -76,7 +76,8 @@ def read_steps(
             return _of_rows(selects or text, known, columns, aggregates, known.tables)
         with suppress(QueryError):  # Spark reports the error
             read = read_query(selects or text, columns, known.functions, aggregates=aggregates)
-            if not (read.is_join or read.parts or read.overs or read.grouping):
+            is_filter = not (read.is_join or read.parts or read.overs or read.grouping)
+            if is_filter and not _says_streams(selects):
                 return _of_rows(selects, known, columns, aggregates, ())
         name = ", ".join(dict.fromkeys(each.name for each in named))
         return named[0].name, (ReadStep(name, name),), {name: answered(text, named, known)}
@@ -91,6 +92,12 @@ def read_steps(
     # Of a table whose rows are asked more than joins read.
     tables = {*known.tables} - {each.made.stream for each in exact.parts}
     return _of_rows(exact.text, known, columns, aggregates, tables, instead)
+
+
+def _says_streams(selects: Sequence[Statement]) -> bool:
+    """Return whether a query has windows or ISTREAM(…), which tables do not have."""
+    nodes = (node for each in selects for node in each.tree.walk())
+    return any(EMITTED in each.meta or each.meta.get(WINDOWS) for each in nodes)
 
 
 def reads_tables_alone(text: str, known: Catalog) -> bool:
@@ -179,8 +186,8 @@ def _check_times(read: QueryText, known: Catalog) -> None:
     """Refuse a query that orders rows by another column than the event time of its stream."""
     stream = read.inputs[0].stream
     relation = known.relations.get(stream)
-    if relation is None:
-        return
+    if relation is None or read.inputs[0].query is not None:
+        return  # a subquery may have the name of a stream
     for each in read.times:
         if each.name != relation.time:
             own = f"is {relation.time!r}" if relation.time else "was not given"
@@ -203,17 +210,23 @@ def tables_of(text: str, selects: Sequence[Statement], catalog: Catalog) -> Sequ
     names = {each.lower() for each in catalog.tables}
     if not names:
         return []
+    unused = selects[0].unused if selects else ()
     try:
-        tree = selects[0].tree.root() if selects else parse_one(text, read=SparkText)
+        roots = [each[0].tree.root() for each in (selects, *unused) if each]
+        tree = roots[0] if roots else parse_one(text, read=SparkText)
     except SqlglotError:
         return []
-    windows = [span for each in tree.walk() for span in each.meta.get(WINDOWS, ())]
+    nodes = [node for each in roots or [tree] for node in each.walk()]
+    windows = [span for each in nodes for span in each.meta.get(WINDOWS, ())]
     # Spark reads [NOW], and says that it is wrong behind a table.
     is_of_streams = EMITTED in tree.meta or any(last - first > 1 for first, last in windows)
     if is_of_streams or not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         return []  # Spark would run what is no query
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    tables = [each for each in tree.find_all(exp.Table) if each.name.lower() not in ctes]
+    found = [each for each in nodes if isinstance(each, exp.Table)]
+    # A query of WITH that is read twice is twice in the tree, and once in the text.
+    places = {offset_of(each): each for each in found if each.name.lower() not in ctes}
+    tables = list(places.values())
     is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
     return tables if all(is_table) else []
 
@@ -226,7 +239,8 @@ def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relati
         NotSupportedError: it calls a function of the engine, which Spark does not know.
     """
     functions = {name.lower() for name in (*catalog.functions, *catalog.aggregates)}
-    for call in tables[0].root().find_all(exp.Anonymous):
+    roots = {id(root): root for root in (each.root() for each in tables)}.values()
+    for call in (call for root in roots for call in root.find_all(exp.Anonymous)):
         if str(call.name).lower() in functions:
             msg = (
                 f"{call.name}() is a function of the engine; over tables alone only a plain "

@@ -6,6 +6,7 @@ What needs columns, such as the names and types in a condition, is said when Spa
 from __future__ import annotations
 
 import importlib
+import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -111,7 +112,8 @@ def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], fi
     names = {each.lower(): each for each in known}
     try:
         statements = Statement.read_all(selected.text)
-        for statement, table in ((each, table) for each in statements for table in each.tables):
+        every = [*statements, *itertools.chain.from_iterable(statements[0].unused)]
+        for statement, table in ((each, table) for each in every for table in each.tables):
             if table.name.lower() not in names:
                 msg = unknown("stream", table.name, list(names.values()))
                 refuse(msg, selected.text, offset_of(table.this), stream=table.name)

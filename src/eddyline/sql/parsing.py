@@ -347,10 +347,15 @@ def at(message: str, text: str, offset: int) -> str:
     return f"{head}\n  {line}\n  {lead}^"
 
 
+PLACE = "place"
+"""Key of ``meta`` of a node whose parts stand elsewhere in the text: its own offset."""
+
+
 def offset_of(node: Expr) -> int:
     """Return the offset of the first token below a node that knows its own (0 if none does)."""
-    starts = [found.meta["start"] for found in node.walk() if "start" in found.meta]
-    return min(starts, default=0)
+    places = (each.meta for each in node.walk(prune=lambda each: PLACE in each.meta))
+    starts = (meta.get(PLACE, meta.get("start")) for meta in places)
+    return min((each for each in starts if each is not None), default=0)
 
 
 def slice_of(text: str, tokens: Sequence[Token]) -> str:

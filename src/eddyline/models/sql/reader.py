@@ -372,8 +372,9 @@ class _Reader:
                 statement.refuse(f"{shown} is not supported beside MODEL",
                                  statement.offset_of_word(shown))  # fmt: skip
         if statement.exists:
-            message = "EXISTS is not supported beside MODEL; write a JOIN"
-            statement.refuse(message, statement.part(statement.exists[0].conjunct).start)
+            asked = statement.exists[0]
+            message = f"{asked.said} is not supported beside MODEL; write a JOIN"
+            statement.refuse(message, statement.part(asked.conjunct).start)
 
 
 def _projected(scope: Scope, items: Sequence[Item]) -> Node:

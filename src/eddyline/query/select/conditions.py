@@ -20,7 +20,7 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.query import KeyClass
-from eddyline.query.select.statement import identifier
+from eddyline.query.select.statement import identifier, unaliased
 from eddyline.sql.analysis import Expression, check_is_row_wise
 from eddyline.sql.functions import as_name, drawn, says_collation, unnegated
 from eddyline.sql.parsing import offset_of, refuse
@@ -32,7 +32,15 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.query.predicates import FunctionPredicate, Predicate
-    from eddyline.query.select.statement import Fragment, JoinNames, Named, Names, Statement
+    from eddyline.query.select.statement import (
+        Exists,
+        Fragment,
+        JoinNames,
+        Named,
+        Names,
+        Scope,
+        Statement,
+    )
     from eddyline.sql.types import SqlType
 
 
@@ -161,6 +169,22 @@ class Conditions:
         return call.predicate([self._names.unqualified(each, word) for each in arguments]), inputs
 
 
+@dataclass(frozen=True, slots=True)
+class _InSide:
+    """A value before IN, or an output column of its SELECT."""
+
+    inputs: Sequence[str]
+    own: str
+    """Over unqualified columns, as they are called in the schema."""
+    qualified: str
+    is_operand: bool
+    """Whether the text may stand beside ``=`` without parentheses."""
+
+    def operand(self, text: str) -> str:
+        """Return a text of this side as it may stand beside ``=``."""
+        return text if self.is_operand else f"({text})"
+
+
 class JoinConditions(Conditions):
     """The conditions of a query over several inputs; see ``Conditions``."""
 
@@ -216,6 +240,60 @@ class JoinConditions(Conditions):
         """Add the equality of two columns of one type that USING names at an offset."""
         sides = [(each.input, identifier(each.column)) for each in (left, right)]
         self._add_equality(sides, f"{left.text} = {right.text}", start)
+
+    def add_in(self, asked: Exists, outer: Scope) -> None:
+        """Add the equalities of ``(x, y) IN (SELECT …)``; none of EXISTS.
+
+        Args:
+            asked: the conjunct.
+            outer: what the values before IN may read; the output columns read the current scope.
+        """
+        if not asked.compared:
+            return
+        columns = self.statement.items_of(asked.select)
+        start, inner = self.statement.part(asked.conjunct).start, self._scoped.scope
+        for column in columns:
+            if column.tree.is_star:
+                message = "IN (SELECT *) is not supported yet; name the columns"
+                self.statement.refuse(message, column.start)
+        if len(columns) != len(asked.compared):
+            message = (
+                f"IN compares as many values as its SELECT has output columns: "
+                f"{len(asked.compared)} before IN, {len(columns)} in SELECT"
+            )
+            refuse(message, self.statement.text, columns[0].start)
+        self._word = "IN"
+        for value, column in zip(asked.compared, columns, strict=True):
+            _, own = unaliased(column, self.statement)
+            if any(isinstance(each.unnest(), exp.Tuple) for each in (value, own.tree)):
+                message = "IN (SELECT …) of rows in rows, or without values, is not supported yet"
+                self.statement.refuse(message, start)
+            sides = [self._in_side(own)]
+            self._scoped.scope = outer
+            sides.append(self._in_side(self.statement.part(value)))
+            self._scoped.scope = inner
+            self._add_in(sides, start)
+
+    def _in_side(self, part: Fragment) -> _InSide:
+        self._calls.check_none(part.tree)
+        check_is_row_wise(part.tree, self.statement.text, self._word)
+        self._check_deterministic(part)
+        inputs = self._scoped.inputs(part, self._word)
+        own = self._scoped.canonical(part, self._word)
+        is_operand = isinstance(part.tree, exp.Column | exp.Literal | exp.Paren | exp.Anonymous)
+        return _InSide(inputs, own, self._scoped.qualified(part, self._word), is_operand)
+
+    def _add_in(self, sides: Sequence[_InSide], start: int) -> None:
+        """Add the equality of an output column and a value before IN."""
+        inputs = list(dict.fromkeys(name for each in sides for name in each.inputs))
+        written = " = ".join(each.operand(each.qualified) for each in sides)
+        if [len(each.inputs) for each in sides] == [1, 1] and len(inputs) == 2:
+            self._add_equality([(each.inputs[0], each.own) for each in sides], written, start)
+        elif inputs == [self.partner]:
+            text = " = ".join(each.operand(each.own) for each in sides)
+            self.predicates[self.partner].append(SqlPredicate(text))
+        else:
+            self.conditions.append(written)
 
     def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         self._calls.check_none(part.tree)

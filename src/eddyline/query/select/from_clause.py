@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from eddyline.errors import QueryError
 from eddyline.query.cql import window_of
-from eddyline.query.query import LONGEST, UNBOUNDED, SessionWindow, SlideWindow
+from eddyline.query.query import LONGEST, NOW, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
-from eddyline.query.select.statement import Exists, Scope
+from eddyline.query.select.statement import Exists, Scope, is_right
+from eddyline.query.select.with_clause import LATER
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -30,13 +33,18 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
     ("", "CROSS"): "inner",
     ("LEFT", ""): "left",
     ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "left",
+    ("RIGHT", "OUTER"): "left",
     ("LEFT", "SEMI"): "semi",
     ("", "SEMI"): "semi",
     ("LEFT", "ANTI"): "anti",
     ("", "ANTI"): "anti",
 }
-"""Joins by side and kind, as sqlglot calls them."""
+"""Joins by side and kind, as sqlglot calls them; ``Statement.sources`` has turned RIGHT around."""
 
+
+OF_FILTERS = "here a row passes or not whatever the other rows are"
+"""The reason why a filter has no window."""
 
 _BEHIND = {
     "sample": "TABLESAMPLE",
@@ -131,7 +139,8 @@ class FromReader:
             item = self._item(source, join) if made is None else self._subquery(source, join, *made)
             self._check_name(item, items)
             items.append(item)
-        items = [replace(each, window=self._window(each)) for each in items]
+        if self._is_join or self._no_window != OF_FILTERS:
+            items = [replace(each, window=self._window(each)) for each in items]
         if self._is_join:
             self._check_joined(items)
         for each in items:
@@ -143,7 +152,7 @@ class FromReader:
         """Refuse joins of which a row without a partner is not known, or not known yet."""
         said, at = f"{right.kind.upper()} JOIN", right.start
         if isinstance(right.added, Exists):
-            said, at = "EXISTS", self._statement.part(right.added.conjunct).start
+            said, at = right.added.said, self._statement.part(right.added.conjunct).start
         elif right.added is not None:
             said, at = self._words(right.added)
         left = items[0]
@@ -155,7 +164,8 @@ class FromReader:
             self._statement.refuse(message, at)
         if self._is_table(left):
             message = f"{said} of the table {left.name!r}, whose rows come at no instant, is not"
-            self._statement.refuse(f"{message} supported; begin with a stream", left.start)
+            instead = "end" if is_right(right.added) else "begin"
+            self._statement.refuse(f"{message} supported; {instead} with a stream", left.start)
         for each in items:
             if each.window.counts is not None:
                 spans = _window_spans(each.table)
@@ -184,6 +194,8 @@ class FromReader:
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins and aggregates may say."""
+        if self._no_window == OF_FILTERS and self._is_each_row_once(source):
+            return
         if spans := _window_spans(source):
             message = (
                 f"a window […] is of joins and of aggregates over one stream; {self._no_window}"
@@ -195,10 +207,24 @@ class FromReader:
             )
             self._statement.refuse(message, self._statement.emits_at)
 
+    def _is_each_row_once(self, source: Expr) -> bool:
+        """Return whether the results of a filter are the rows of its stream, each once.
+
+        So it is where rows enter a window that they never leave, and where each is in its window
+        for its instant alone. Equal rows are told apart, unlike in CQL's difference of bags.
+        """
+        emits = self._statement.emits
+        with suppress(QueryError):  # it is refused, whatever it is
+            windows = windows_behind(self._statement, source, source.alias_or_name)
+            if windows == [NOW]:
+                return emits in ("istream", "rstream")
+            return windows in ([], [UNBOUNDED]) and emits in (None, "istream")
+        return False
+
     def _check_join(self, join: exp.Join) -> None:
         if _kind_of(join) is None or not isinstance(join.this, exp.Table | exp.Subquery):
             shown, at = self._words(join)
-            message = f"{shown} is not supported yet; inner, LEFT, SEMI and ANTI joins are"
+            message = f"{shown} is not supported yet; inner, LEFT, RIGHT, SEMI and ANTI joins are"
             self._statement.refuse(message, at)
 
     def _words(self, join: exp.Join) -> tuple[str, int]:
@@ -209,9 +235,6 @@ class FromReader:
 
     def _item(self, source: Expr, join: exp.Join | Exists | None) -> FromItem:
         table = self._checked_table(source)
-        if table.args.get("joins"):
-            message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
-            self._statement.refuse(message, offset_of(table.args["joins"][0].this))
         for each in models_behind(table):
             message = "MODEL is read by the engine: engine.query(…)"
             self._statement.refuse(message, each.start)
@@ -223,6 +246,8 @@ class FromReader:
             self._statement.refuse(message, offset_of(table.this))
         if table.name.lower() not in self._names:
             message = unknown("stream", table.name, list(self._names.values()))
+            if LATER in table.meta:
+                message += "; a query of WITH reads the names that WITH defines before it"
             refuse(message, self._text, offset_of(table.this), stream=table.name)
         stream = self._names[table.name.lower()]
         columns = self._columns[stream]
@@ -308,8 +333,11 @@ def check_bare(statement: Statement, source: Expr) -> None:
     """Refuse what stands behind a source of FROM besides its name, windows and MODEL.
 
     Raises:
-        NotSupportedError: TABLESAMPLE, PIVOT, VERSION AS OF and such; the message shows where.
+        NotSupportedError: joins, TABLESAMPLE, PIVOT, VERSION AS OF; the message shows where.
     """
+    if source.args.get("joins"):
+        message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
+        statement.refuse(message, offset_of(source.args["joins"][0].this))
     for key, word in _BEHIND.items():
         if made := source.args.get(key):
             is_unpivot = key == "pivots" and made[0].args.get("unpivot")

@@ -22,7 +22,7 @@ from eddyline.query.select.model_clause import (
     begins_model,
     begins_output,
 )
-from eddyline.sql.parsing import SparkText, refuse, tokens_of
+from eddyline.sql.parsing import SparkText, offset_of, refuse, tokens_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +37,7 @@ SPAN, ITEM, WINDOWS, FIRST, EMITTED = "span", "item", "windows", "first", "emitt
 those of the windows behind a name or an alias, the first token of a join, the word that says what
 is emitted (of the first output column, where it stands around these)."""
 
+_WITH = "WITH name AS (SELECT …)"
 _BEHIND_NAMES = "a window stands behind the name or the alias of a stream"
 _LIKE = (TokenType.LIKE, TokenType.ILIKE)  # what LIKE ANY ('a%', 'b%') begins with
 _BEHIND_PARTS = (TokenType.R_PAREN, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
@@ -74,6 +75,8 @@ class CqlText(SparkText):
             super().reset()
             self._emits: Token | None = None
             self._has_models = False
+            self._depth = 0
+            """How many queries of WITH enclose the place."""
 
         def _parse_statement(self) -> Expr | None:
             """Read SELECT, perhaps in ISTREAM(…)."""
@@ -85,7 +88,7 @@ class CqlText(SparkText):
                     refuse(f"{word.text}(…) needs a SELECT", self.sql, self._curr.start)
             self._check_is_select()
             tree: Expr | None = super()._parse_statement()
-            if tree is not None and self._curr:
+            if tree is not None and self._curr and not self._depth:
                 self._read_outputs(tree)
             if word is not None:
                 self._close(word)
@@ -129,10 +132,7 @@ class CqlText(SparkText):
 
         def _check_is_select(self) -> None:
             first = self._curr or self._prev
-            if first.token_type == TokenType.WITH:
-                message = "WITH is not supported yet; write one SELECT"
-                refuse(message, self.sql, first.start, NotSupportedError)
-            if first.token_type != TokenType.SELECT:
+            if first.token_type not in (TokenType.SELECT, TokenType.WITH):
                 message = f"a query starts with SELECT, got {first.text!r}"
                 refuse(message, self.sql, first.start)
 
@@ -142,9 +142,43 @@ class CqlText(SparkText):
                 opening = self._tokens[self._tokens.index(word) + 1]
                 message = f"{word.text} has a parenthesis that is left open"
                 refuse(message, self.sql, opening.start)
-            if self._match(TokenType.R_PAREN) and self._curr:
+            if self._match(TokenType.R_PAREN) and self._curr and not self._depth:
                 message = f"nothing may follow {word.text}(…), got {self._curr.text!r}"
                 refuse(message, self.sql, self._curr.start)
+
+        def _parse_with(self, *args: Any, **how: Any) -> exp.With | None:
+            word, behind = self._curr, self._next
+            clause: exp.With | None = super()._parse_with(*args, **how)
+            if clause is None:
+                return None
+            if clause.args.get("recursive"):
+                message = "WITH RECURSIVE is not supported: a query of WITH cannot read itself"
+                refuse(message, self.sql, behind.start, NotSupportedError)
+            if any(clause.args.get(each) for each in ("search", "cycle", "udfs")):
+                message = f"nothing is supported between {_WITH} and SELECT"
+                refuse(message, self.sql, word.start, NotSupportedError)
+            if not self._curr:
+                refuse("a SELECT is missing behind WITH", self.sql, word.start)
+            return clause
+
+        def _parse_cte(self) -> Any:
+            around, self._emits = self._emits, None
+            self._depth += 1
+            name = self._curr
+            cte = super()._parse_cte()
+            self._emits, self._depth = around, self._depth - 1
+            alias = cte.args["alias"]
+            if alias.args.get("columns"):
+                message = f"names of columns behind {alias.name!r} are not supported yet; write AS"
+                start = offset_of(alias.args["columns"][0])
+                refuse(f"{message} in its SELECT", self.sql, start, NotSupportedError)
+            if alias.meta.get(WINDOWS) or MODEL in alias.meta:
+                message = f"a window or MODEL stands behind a name in FROM, not in {_WITH}"
+                refuse(message, self.sql, name.start)
+            if cte.args.get("materialized") is not None or cte.args.get("key_expressions"):
+                message = f"nothing is supported between the name and the query of {_WITH}"
+                refuse(message, self.sql, name.start, NotSupportedError)
+            return cte
 
         def _stream_word(self) -> Token | None:
             """Return the word if ISTREAM( comes next."""

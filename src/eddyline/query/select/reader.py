@@ -19,7 +19,7 @@ from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import LONGEST, UNBOUNDED, WINDOW, Input, Query, StayWindow
 from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
-from eddyline.query.select.from_clause import FromReader
+from eddyline.query.select.from_clause import OF_FILTERS, FromReader
 from eddyline.query.select.groups import (
     AggregateCalls,
     GroupReader,
@@ -35,6 +35,7 @@ from eddyline.query.select.statement import (
     Names,
     Statement,
     identifier,
+    is_right,
     is_star,
     outputs_of,
 )
@@ -70,7 +71,8 @@ def read_query(
     columns.
 
     ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what a join or aggregates emit, as do
-    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded.
+    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded. Of a
+    filter ISTREAM over such a stream, and ISTREAM and RSTREAM over ``[NOW]``, are its rows.
 
     An equality of two inputs makes a key if both sides are of types that compare exactly; if its
     sides are of different types it is not supported, as equality would not be transitive. Members
@@ -135,6 +137,9 @@ class _Reader:
 
     def query(self, statements: Sequence[Statement]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
+        for unused in statements[0].unused:
+            if not any(each.has_models for each in unused):
+                self._subquery(unused)
         return union_of([self._part(each) for each in statements])
 
     def _part(self, statement: Statement) -> Part:
@@ -142,7 +147,7 @@ class _Reader:
         said = aggregation or over
         if over is not None and len(statement.sources) > 1:
             statement.refuse(f"{over.said} over a join {_IN_TWO}", over.start)
-        no_window = "here a row passes or not whatever the other rows are"
+        no_window = OF_FILTERS
         if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
@@ -295,7 +300,8 @@ class _Reader:
             statement.refuse(message, statement.emits_at)
         for each in items:
             if each.kind != "inner":
-                word = "EXISTS" if isinstance(each.added, Exists) else f"{each.kind.upper()} JOIN"
+                word = f"{'RIGHT' if is_right(each.added) else each.kind.upper()} JOIN"
+                word = each.added.said if isinstance(each.added, Exists) else word
                 statement.refuse(f"{said.said} beside {word} {_IN_TWO}", said.start)
             if each.window.counts is not None:
                 what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
@@ -323,13 +329,16 @@ class _Reader:
             for left, right in names.add(item.name, item.columns, item.using):
                 conditions.add_using(left, right, item.start)
             if isinstance(item.added, Exists):
-                word, names.scope = "WHERE of EXISTS", names.scope.preferring(item.name)
+                word, names.scope = f"WHERE of {item.added.said}", names.scope.preferring(item.name)
                 self._check_asked(statement, names, item.added)
+                conditions.add_in(item.added, before)
             if item.on is not None:
                 conditions.add(word, item.on)
             if item.kind in ("semi", "anti"):
                 hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
                 names.scope = replace(before, hints={**called, **hint})
+            if is_right(item.added):
+                names.scope = names.scope.written_first(item.name, len(item.using))
         kind, conditions.partner = items[-1].kind, ""
         conditions.absent = items[-1].name if kind == "left" else ""
         if kind not in ("semi", "anti"):
@@ -339,7 +348,7 @@ class _Reader:
         return conditions
 
     def _check_asked(self, statement: Statement, names: JoinNames, asked: Exists) -> None:
-        """Refuse EXISTS of output columns that cannot be computed row by row."""
+        """Refuse EXISTS and IN of output columns that cannot be computed row by row."""
         for column in self._row_wise(statement.items_of(asked.select)):
             names.inputs(column, f"output column {column.text!r}")
 

@@ -6,6 +6,7 @@ supported. Names are resolved as Spark does: in any case. A star stands for colu
 
 from __future__ import annotations
 
+import itertools
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.query.cql import EMITS
 from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, tokens_of_query
 from eddyline.query.select.model_clause import MODEL
+from eddyline.query.select.with_clause import without_with
 from eddyline.registry import unknown
 from eddyline.sql.functions import joined_by, unnegated
 from eddyline.sql.names import column_nodes, is_no_column, matching, refuse_column
@@ -72,11 +74,18 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """A conjunct of WHERE that is ``[NOT] EXISTS (SELECT …)``."""
+    """A conjunct of WHERE that is ``[NOT] EXISTS (SELECT …)`` or ``x IN (SELECT …)``."""
 
     conjunct: Expr
     select: exp.Select
     is_negated: bool
+    compared: Sequence[Expr] = ()
+    """The values before IN; none of EXISTS."""
+
+    @property
+    def said(self) -> str:
+        """The words of the conjunct, for errors."""
+        return "IN (SELECT …)" if self.compared else "EXISTS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,8 @@ class Statement:
     tokens: Sequence[Token]
     """Those of the whole query."""
     tree: exp.Select
+    unused: Sequence[Sequence[Statement]] = ()
+    """Queries of WITH that are checked and not run; the first SELECT of a query has them."""
 
     @classmethod
     @deep
@@ -105,7 +116,10 @@ class Statement:
         for token in tokens:
             if token.token_type == TokenType.SEMICOLON:
                 refuse("a query is one statement", text, token.start, NotSupportedError)
-        return cls._all(text, tokens, parsed(tokens, text, "the query", CqlText().parser().parse))
+        tree = parsed(tokens, text, "the query", CqlText().parser().parse)
+        unused = [] if tree is None else without_with(tree, text)
+        first, *others = cls._all(text, tokens, tree)
+        return [replace(first, unused=[cls._all(text, tokens, each) for each in unused]), *others]
 
     @classmethod
     def _all(cls, text: str, tokens: Sequence[Token], tree: Expr | None) -> list[Statement]:
@@ -113,14 +127,28 @@ class Statement:
         if isinstance(tree, exp.Union) and not _said_of_union(tree):
             return [*cls._all(text, tokens, tree.this), *cls._all(text, tokens, tree.expression)]
         if isinstance(tree, exp.SetOperation):
+            cls._check_nothing_behind(text, tokens, tree)
             _refuse_set(text, tokens, tree)
         if isinstance(tree, exp.Subquery) and not tree.alias:
+            cls._check_nothing_behind(text, tokens, tree)
             return cls._all(text, tokens, tree.this)
         if not isinstance(tree, exp.Select):
             refuse("a query is one SELECT", text, tokens[0].start, NotSupportedError)
         made = cls(text, tokens, tree)
         made._check_clauses()
         return [made]
+
+    @classmethod
+    def _check_nothing_behind(cls, text: str, tokens: Sequence[Token], tree: exp.Query) -> None:
+        """Refuse JOIN, WHERE and such behind a SELECT in parentheses, which may end a UNION."""
+        known = {"this", "alias"}
+        if isinstance(tree, exp.SetOperation):
+            known = {"this", "expression", *_OF_SETS, "order", "limit", "offset"}
+        if any(value for key, value in tree.args.items() if key not in known):
+            ends = [cls(text, tokens, each)._span[1] for each in tree.find_all(exp.Select)]
+            token = tokens[min(max(ends, default=0) + 1, len(tokens) - 1)]
+            message = f"{token.text.upper()} behind a SELECT in parentheses is not supported"
+            refuse(message, text, token.start, NotSupportedError)
 
     def of_source(self, source: Expr) -> list[Statement]:
         """Return the statements of a subquery in FROM; none if a stream or table stands there."""
@@ -167,13 +195,15 @@ class Statement:
 
     def _check_clauses(self) -> None:
         """Refuse the clauses that are not run yet."""
-        asked = [each.select for each in self.exists]
-        for tree in (self.tree, *asked):
+        asked = self.exists
+        for tree in (self.tree, *(each.select for each in asked)):
             if any(ITEM not in each.meta for each in tree.expressions):  # sqlglot takes (FROM s)
                 message = "SELECT is missing before FROM"
                 refuse(message, self.text, offset_of(tree.args["from_"]))
             for key, words in _CLAUSES.items():
                 is_run = tree is self.tree and key in (*AGGREGATION, "windows")
+                if tree is not self.tree and key == "distinct":  # it changes no answer
+                    is_run = bool(tree.args.get(key)) and not tree.args[key].args.get("on")
                 if tree.args.get(key) and not is_run:
                     _refuse_word(self.text, self.own, *words, hint=_INSTEAD.get(key, ""))
             if tree.args.get("from_") is None:
@@ -186,18 +216,26 @@ class Statement:
                 message = f"nothing may follow the condition of WHERE, got {last.text!r}"
                 refuse(message, self.text, last.start)
 
-    def _check_subqueries(self, asked: Sequence[exp.Select]) -> None:
-        """Refuse those that are not of EXISTS, and of these what is no single stream's."""
-        for tree in asked:
-            for join in tree.args.get("joins") or ():
-                self.refuse("EXISTS over several inputs is not supported yet", offset_of(join.this))
+    def _check_subqueries(self, asked: Sequence[Exists]) -> None:
+        """Refuse those that are not of EXISTS or IN, and of these what is no single stream's."""
+        for each in asked:
+            for join in each.select.args.get("joins") or ():
+                message = f"{each.said} over several inputs is not supported yet"
+                self.refuse(message, offset_of(join.this))
+            if each.is_negated and each.compared:
+                message = (
+                    "NOT IN (SELECT …) is not supported: a NULL among its values drops every row; "
+                    "write NOT EXISTS (SELECT 1 … WHERE … = …)"
+                )
+                self.refuse(message, self.part(each.conjunct).start)
+        known = [tree for each in asked for tree in (each.select, each.select.parent)]
         made = [source for source, _ in self.sources if any(self._selects(source))]
         for node in self.tree.walk(prune=lambda each: any(each is source for source in made)):
-            is_known = any(node is each for each in (self.tree, *asked, *made))
+            is_known = any(node is each for each in (self.tree, *known, *made))
             if isinstance(node, exp.Subquery | exp.Select) and not is_known:
                 message = (
                     "a subquery is not supported yet here; it may stand in FROM, or in [NOT] "
-                    "EXISTS (SELECT …) between the ANDs of WHERE"
+                    "EXISTS (SELECT …) or IN (SELECT …) between the ANDs of WHERE"
                 )
                 self.refuse(message, offset_of(node))
 
@@ -220,12 +258,19 @@ class Statement:
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
-        """Items of FROM, each with what adds it; behind them those of EXISTS."""
+        """Items of FROM, each with what adds it; behind them those of EXISTS and IN.
+
+        ``s RIGHT JOIN t`` of two inputs is ``t LEFT JOIN s``.
+        """
         first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
         made = [] if first is None else [(first.this, None)]
         asked = [(each.select.args.get("from_"), each) for each in self.exists]
         of_asked = [(each.this, by) for each, by in asked if each is not None]
-        return [*made, *((join.this, join) for join in joins), *of_asked]
+        found = [*made, *((join.this, join) for join in joins), *of_asked]
+        if len(found) == 2 and is_right(found[1][1]):
+            (left, _), (right, join) = found
+            return [(right, None), (left, join)]
+        return found
 
     @property
     def tables(self) -> list[exp.Table]:
@@ -240,13 +285,18 @@ class Statement:
 
     @property
     def exists(self) -> list[Exists]:
-        """The conjuncts of WHERE that are [NOT] EXISTS (SELECT …)."""
+        """The conjuncts of WHERE that are [NOT] EXISTS (SELECT …) or [NOT] IN (SELECT …)."""
         where = self.tree.args.get("where")
         found = []
         for conjunct in [] if where is None else self.conjuncts(where.this):
             inner, is_negated = unnegated(conjunct.tree)
             if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
                 found.append(Exists(conjunct.tree, inner.this, is_negated))
+            query = inner.args.get("query") if isinstance(inner, exp.In) else None
+            if query is not None and isinstance(query.this, exp.Select):
+                left = inner.this.unnest()
+                compared = (isinstance(left, exp.Tuple) and left.expressions) or [inner.this]
+                found.append(Exists(conjunct.tree, query.this, is_negated, compared))
         return found
 
     @property
@@ -315,14 +365,23 @@ def _refuse_word(text: str, tokens: Sequence[Token], *words: str, hint: str = ""
     refuse(message, text, (named or tokens)[0].start, NotSupportedError)
 
 
+def is_right(join: exp.Join | Exists | None) -> bool:
+    """Return whether a join is a RIGHT JOIN."""
+    return isinstance(join, exp.Join) and join.args.get("side") == "RIGHT"
+
+
 AGGREGATION: dict[str, str] = {"distinct": "DISTINCT", "group": "GROUP", "having": "HAVING"}
 """Clauses that aggregate rows over one input, and the words that they start with."""
 
 
+_OF_SETS = ("distinct", "by_name", "side", "kind", "on")
+"""What sqlglot says of a set operation between its two sides."""
+
+
 def _said_of_union(tree: exp.Union) -> bool:
     """Return whether UNION says more than ALL."""
-    more = ("distinct", "by_name", "side", "kind", "on", "order", "limit", "offset")
-    return any(tree.args.get(key) for key in more) or EMITTED in tree.meta
+    more = (value for key, value in tree.args.items() if key not in ("this", "expression"))
+    return any(more) or EMITTED in tree.meta
 
 
 def _refuse_set(text: str, tokens: Sequence[Token], tree: exp.SetOperation) -> NoReturn:
@@ -407,6 +466,12 @@ class Scope:
         kept = [each for each in using if each.input != name]
         output = (*kept, *(each for each in (*self.output, *new) if each not in using))
         return replace(self, inputs={**self.inputs, name: columns}, output=output)
+
+    def written_first(self, name: str, n_using: int) -> Scope:
+        """Return the scope in which ``*`` begins with USING and the columns of an input."""
+        using, others = self.output[:n_using], self.output[n_using:]
+        output = (*using, *sorted(others, key=lambda each: each.input != name))
+        return replace(self, output=output)
 
     def preferring(self, name: str) -> Scope:
         """Return the scope in which a bare name is that of an input's column, if it has one."""
@@ -682,6 +747,9 @@ def default_name(part: Fragment, what: str, statement: Statement, names: JoinNam
     return mentions[0].named.column if is_column else str(inner.name)
 
 
+_OF_STAR = " of the star"
+
+
 def outputs_of(
     statement: Statement,
     names: JoinNames,
@@ -690,6 +758,9 @@ def outputs_of(
     name: Callable[[Fragment, str], str] | None = None,
 ) -> tuple[str, ...]:
     """Return output columns as SQL, such as ``s.v AS v``; a bare column of its own name as it is.
+
+    A star calls a column ``s_k`` if the stars of the query stand for columns ``k`` of several
+    inputs.
 
     Args:
         statement: the query.
@@ -701,13 +772,24 @@ def outputs_of(
     Raises:
         QueryError: two have the same name.
     """
+    columns = statement.output_columns
+    stars = [
+        columns_of_star(each, statement, names) if is_star(each.tree) else [] for each in columns
+    ]
+    owners: dict[str, set[str]] = {}
+    for each in itertools.chain.from_iterable(stars):
+        owners.setdefault(each.column.lower(), set()).add(each.input)
 
     def outputs() -> Iterator[tuple[Fragment, str, str, str]]:
-        for column in statement.output_columns:
-            if is_star(column.tree):
-                for each in columns_of_star(column, statement, names):
-                    text = write_star(column, each)
+        for column, star in zip(columns, stars, strict=True):
+            for each in star:
+                text = write_star(column, each)
+                if len(owners[each.column.lower()]) == 1:
                     yield column, each.column, text, text
+                else:
+                    called = f"{each.input}_{each.column}"
+                    yield column, called, text, f"{text}{_OF_STAR}"
+            if is_star(column.tree):
                 continue
             what = f"output column {column.text!r}"
             alias, part = unaliased(column, statement)
@@ -718,11 +800,11 @@ def outputs_of(
     made: dict[str, tuple[str, str, str]] = {}
     for column, called, text, shown in outputs():
         if called.lower() in made:
-            message = (
-                f"two output columns are called {called!r}: {made[called.lower()][2]} and {shown}; "
-                f"give one another name with AS"
-            )
-            refuse(message, column.query, column.start, name=called)
+            other = made[called.lower()][2]
+            message = f"two output columns are called {called!r}: {other} and {shown}; "
+            is_of_star = _OF_STAR in other or _OF_STAR in shown
+            hint = "name the columns instead" if is_of_star else "give one another name with AS"
+            refuse(message + hint, column.query, column.start, name=called)
         made[called.lower()] = identifier(called), text, shown
     return tuple(
         text if text == called else f"{text} AS {called}" for called, text, _ in made.values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +96,8 @@ def window_join(
         parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
     if not isinstance(how, str) or how not in _HOW:
         raise OptionError(unknown("kind of join", how, list(_HOW)), how=how)
-    shown = inputs if how in ("inner", "left") else dict([next(iter(inputs.items()))])
     comma, where = (", ", "WHERE") if how == "inner" else (f" {_HOW[how]} JOIN ", "ON")
-    text = f"SELECT {select or _all_columns(shown)} FROM {comma.join(parts)} {where} {on}"
+    text = f"SELECT {select or '*'} FROM {comma.join(parts)} {where} {on}"
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
     chosen = "_".join(inputs) if name is None else checked_text("name of a join", name)
     relations = {
@@ -137,14 +135,3 @@ def _check_given(inputs: Any, **by_input: Any) -> None:
             if name not in inputs:
                 msg = f"{what}: {unknown('input', name, list(inputs))}"
                 raise QueryError(msg, name=name)
-
-
-def _all_columns(inputs: Mapping[str, DataFrame]) -> str:
-    """Return all columns of all inputs, as SQL."""
-    count = Counter(column.lower() for df in inputs.values() for column in df.columns)
-    return ", ".join(
-        f"{quoted(each)}.{quoted(column)}"
-        + (f" AS {quoted(f'{each}_{column}')}" if count[column.lower()] > 1 else "")
-        for each, df in inputs.items()
-        for column in df.columns
-    )
