@@ -318,3 +318,25 @@ def test_names_of_inputs_and_columns_that_nobody_reads_do_not_change_the_query(s
     assert not differences(before, identity(named, plain))
     assert not differences(before, identity(text, plain | {"t": SCHEMA}))
     assert differences(before, identity(text.replace("t [NOW]", "t [RANGE 1 SECOND]"), plain))
+
+
+@pytest.mark.large("runs a stream of four batches")
+def test_rows_without_a_partner_are_waited_for_by_aggregates_of_a_left_join(spark, folder):
+    engine = engine_of(spark, folder)
+    joined = (
+        "SELECT s.ts AS sts, t.v AS w FROM s [RANGE 4 SECONDS] LEFT JOIN t [RANGE 2 SECONDS] "
+        "ON s.k = t.k AND t.v > 10"
+    )
+    engine.stream("pairs", engine.query(joined, name="joined"), time="sts")
+    text = (
+        "SELECT count(*) AS n, count(w) AS m, window.end AS till "
+        "FROM pairs [RANGE 2 SECONDS SLIDE 2 SECONDS]"
+    )
+    found = answers(engine, text)
+    wanted = of_duckdb(
+        "SELECT count(*), count(w), to_timestamp((epoch_us(ts) // 2000000 + 1) * 2) AS till "
+        "FROM (SELECT s.ts, t.v AS w FROM s LEFT JOIN t ON s.k = t.k AND t.v > 10 AND t.ts "
+        "BETWEEN s.ts - INTERVAL 2 SECONDS AND s.ts + INTERVAL 4 SECONDS) GROUP BY till"
+    )
+    assert len(found) > 8
+    assert found <= wanted
