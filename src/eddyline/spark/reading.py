@@ -129,10 +129,14 @@ def _of_rows(
         tables: those that only joins read.
         instead: what is read of some names.
     """
-    read = read_query(query, columns, known.functions, tables=tables, aggregates=aggregates)
+    relations = {**known.relations, **instead}
+    times = {name: made.result_time for name, made in known.results.items()}
+    times |= {name: each.time for name, each in relations.items()}
+    read = read_query(
+        query, columns, known.functions, tables=tables, aggregates=aggregates, times=times
+    )
     _check_times(read, known)
     inner: dict[str, Sequence[Step]] = {}
-    relations = {**known.relations, **instead}
     for number, (name, made) in enumerate(known.results.items()):
         if name in instead:
             continue

@@ -36,6 +36,7 @@ from eddyline.query.select.statement import (
     is_star,
     outputs_of,
 )
+from eddyline.query.steps import ReadStep, carries, steps
 from eddyline.sql.analysis import Expression, check_is_row_wise
 from eddyline.sql.functions import as_name, drawn
 from eddyline.sql.parsing import deep, offset_of, parse_column, refuse
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.select.from_clause import FromItem
+    from eddyline.query.select.from_clause import FromItem, Subquery
     from eddyline.query.select.statement import Fragment
 
 
@@ -58,6 +59,7 @@ def read_query(
     *,
     tables: Collection[str] = (),
     aggregates: Collection[str] = (),
+    times: Mapping[str, str | None] | None = None,
 ) -> Query:
     """Read a query over one stream: a filter or aggregates; or a join.
 
@@ -77,7 +79,8 @@ def read_query(
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
     that may be called; a function of ``functions`` hides one of its name, and what is no name
-    (``count(*)``) is none.
+    (``count(*)``) is none. ``times`` are the event times of the streams: bounds between them in the
+    condition of a join are windows (``time_bounds``).
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -99,7 +102,7 @@ def read_query(
     selects = Statement.read_all(query) if isinstance(query, str) else query
     calls = Calls(selects[0].text, functions or {})
     known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
-    return _Reader(columns, tables, calls, known).query(selects)
+    return _Reader(columns, tables, calls, known, times or {}).query(selects)
 
 
 class _Reader:
@@ -110,6 +113,7 @@ class _Reader:
         tables: names of those that do not change.
         calls: the functions of the user.
         known: names of aggregate functions, in lower case.
+        times: the event time of each stream, as far as it is known.
     """
 
     def __init__(
@@ -118,11 +122,13 @@ class _Reader:
         tables: Collection[str],
         calls: Calls,
         known: Collection[str],
+        times: Mapping[str, str | None],
     ) -> None:
         self._columns = columns
         self._tables = tables
         self._calls = calls
         self._known = known
+        self._times = times
 
     def query(self, statements: Sequence[Statement]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
@@ -141,9 +147,11 @@ class _Reader:
         if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
-        items = FromReader(statement, self._columns, self._tables, no_window, made).items()
+        known = self._columns, self._tables, self._times
+        source = FromReader(statement, *known, no_window, made)
+        items = source.items()
         if len(items) > 1:
-            query = self._join(statement, items)
+            query = self._join(statement, source, items)
         elif said is None:
             query = self._filter(statement, items[0])
         else:
@@ -151,10 +159,20 @@ class _Reader:
             query = read(statement, items[0])
         return Part(statement, query, items)
 
-    def _subquery(self, statements: Sequence[Statement]) -> tuple[Query, Mapping[str, str]] | None:
-        """Return a subquery and its columns; None if there is no statement."""
+    def _subquery(self, statements: Sequence[Statement]) -> Subquery | None:
+        """Return a subquery; None if there is no statement."""
         parts = [self._part(each) for each in statements]
-        return (union_of(parts), columns_of(parts)) if parts else None
+        if not parts:
+            return None
+        query = union_of(parts)
+        return query, columns_of(parts), self._time_of(query)
+
+    def _time_of(self, query: Query) -> str | None:
+        """Return the event time of the streams of a subquery, if it returns that unchanged."""
+        made = steps(query)
+        times = {self._times.get(each.stream) for each in made if isinstance(each, ReadStep)}
+        time = times.pop() if len(times) == 1 else None
+        return time if time is not None and carries(made, time) else None
 
     def _filter(self, statement: Statement, item: FromItem) -> Query:
         """Read a query over one input."""
@@ -234,10 +252,10 @@ class _Reader:
         is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
         return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
 
-    def _join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
+    def _join(self, statement: Statement, source: FromReader, items: Sequence[FromItem]) -> Query:
         """Read a query over several inputs."""
         names = JoinNames(statement.text)
-        conditions = JoinConditions(statement, self._calls, names, [each.name for each in items])
+        conditions = JoinConditions(statement, self._calls, names, items)
         called = {
             item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items
         }
@@ -262,6 +280,7 @@ class _Reader:
             names.scope = replace(names.scope, hints=called)
         _add_where(conditions)
         conditions.connect()
+        items = source.bounded(items, conditions.bounds)
         self._row_wise(statement.output_columns)
         return Query(
             _inputs(items, conditions),
