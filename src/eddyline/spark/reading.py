@@ -32,6 +32,7 @@ from eddyline.query.select.reader import read_query
 from eddyline.query.select.statement import Statement, identifier
 from eddyline.query.steps import (
     AggregateStep,
+    FilterStep,
     JoinStep,
     ProjectStep,
     ReadStep,
@@ -130,7 +131,7 @@ def _of_rows(
         instead: what is read of some names.
     """
     relations = {**known.relations, **instead}
-    times = {name: made.result_time for name, made in known.results.items()}
+    times = {name: _time_of(made) for name, made in known.results.items()}
     times |= {name: each.time for name, each in relations.items()}
     read = read_query(
         query, columns, known.functions, tables=tables, aggregates=aggregates, times=times
@@ -147,6 +148,12 @@ def _of_rows(
     found = with_own(steps(read, inner), known.aggregates)
     plain = _plain_names(found, relations)
     return stem, _reading(found, plain), {plain[each]: relations[each] for each in plain}
+
+
+def _time_of(made: Query) -> str | None:
+    """Return the column of the results of a query that is their event time in a join."""
+    is_plain = all(isinstance(each, ReadStep | FilterStep | ProjectStep) for each in made.steps)
+    return made.time if is_plain else made.result_time
 
 
 def _plain_names(steps: Sequence[Step], relations: Mapping[str, Relation]) -> dict[str, str]:
