@@ -170,8 +170,8 @@ class BoundJoin:
         times = {each.name: f"{each.name}.{each.time}" for each in self.inputs}
         other = next(each for each in self.timed if each != name)
         return (
-            f"bound the event time of its partners in the condition, such as {times[other]} <= "
-            f"{times[name]} + INTERVAL 1 HOUR, "
+            f"without a window bound the event time of its partners in the condition, such as "
+            f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR, "
         )
 
     @cached_property
