@@ -151,9 +151,10 @@ def _of_rows(
 
 
 def _time_of(made: Query) -> str | None:
-    """Return the column of the results of a query that is their event time in a join."""
-    is_plain = all(isinstance(each, ReadStep | FilterStep | ProjectStep) for each in made.steps)
-    return made.time if is_plain else made.result_time
+    """Return the column of the results of a query that has their event time in a join."""
+    if all(isinstance(each, ReadStep | FilterStep | ProjectStep) for each in made.steps):
+        return made.time
+    return made.result_time if made.is_time_exact else None
 
 
 def _plain_names(steps: Sequence[Step], relations: Mapping[str, Relation]) -> dict[str, str]:

@@ -231,6 +231,10 @@ def test_streams_of_results_have_event_times_and_windows(spark, tmp_path):
     assert bag(ended(engine.query(text)).to_arrow()) == of_duckdb(PAIRS, 4)
     text = PAIRS.replace("t.", "moved.").replace("JOIN t", "JOIN moved")
     assert "moved [UNBOUNDED]" in engine.query(text).explain()
+    counts = "SELECT k, window.end AS ts, COUNT(*) AS id FROM t [RANGE 1 MINUTE SLIDE 1 MINUTE]"
+    engine.stream("ends", engine.query(f"{counts} GROUP BY k", name="c"), time="ts")
+    text = PAIRS.replace("t.", "ends.").replace("JOIN t", "JOIN ends")
+    assert "ends [UNBOUNDED]" in engine.query(text).explain(), "its event time is before the end"
     text = (
         "SELECT pairs.a, pairs.b, u.id AS c FROM pairs JOIN u ON pairs.k = u.k "
         "AND u.ts BETWEEN pairs.ts AND pairs.ts + INTERVAL '1' SECONDS"

@@ -6,8 +6,7 @@ A result needs all its rows to be in their windows at one instant. So a window o
 ``s`` keeps exactly the combinations with ``x.ts - s.ts <= L`` for every other stream ``x``. If the
 condition implies these bounds, the window changes no result. Bounds are differences of event times,
 so they add up along paths: the shortest paths are the bounds that the conjuncts imply together
-[Dechter91]. The windows that the query states
-are bounds as well, because every result meets them.
+[Dechter91]. The windows that the query states are bounds as well, because every result meets them.
 
 Only conjuncts over the very columns of event times count, and only spans of fixed length. In Spark,
 ``TIMESTAMP + INTERVAL`` moves whole days by the wall clock of the session, and so does the
