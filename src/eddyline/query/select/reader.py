@@ -68,7 +68,8 @@ def read_query(
     columns.
 
     ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what a join or aggregates emit, as do
-    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded.
+    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded,
+    unless bounds of event times make one (``times``).
 
     An equality of two inputs makes a key if both sides are of types that compare exactly; if its
     sides are of different types it is not supported, as equality would not be transitive. Members
