@@ -77,10 +77,10 @@ class Fact(msgspec.Struct, frozen=True):
     is_kept: bool = False
     """Whether durable state depends on it."""
     before: str = ""
-    """A form that it may follow in a checkpoint without a change of results; empty: none.
+    """A form in a checkpoint from which the query may go on all the same; empty: there is none.
 
-    Earlier versions made an unbounded window of a window that follows from the condition. Their
-    state has all rows, and more."""
+    A derived window may follow an unbounded one, because the state of that has more rows. Earlier
+    versions derived no windows."""
 
     def same(self, now: Fact, *, by_text: bool) -> bool:
         """Return whether a fact of a checkpoint is the same now.
