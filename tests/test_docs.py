@@ -31,8 +31,8 @@ AGGREGATED = (ROOT / "docs" / "aggregates.md").read_text("utf-8")
 JOINED = (ROOT / "docs" / "joins.md").read_text("utf-8")
 QUERIES = {"docs/aggregates.md", "docs/joins.md"}
 """Pages whose SQL is queries; that of the others is scripts."""
-ORDERS = {"id": "bigint", "total": "bigint"}
-PAYMENTS = {"order_id": "bigint", "amount": "bigint"}
+ORDERS = {"id": "bigint", "total": "bigint", "ordered_at": "timestamp"}
+PAYMENTS = {"order_id": "bigint", "amount": "bigint", "paid_at": "timestamp"}
 CLICKS = {"page": "string", "country": "string", "ms": "int", "ts": "timestamp"}
 """The columns of the streams of that page."""
 
@@ -99,8 +99,13 @@ def has_script(page):
 
 @pytest.mark.parametrize("text", queries_of(JOINED), ids=lambda text: " ".join(text.split()))
 def test_queries_of_the_page_of_joins_can_be_read(text):
-    read = read_query(text, {"orders": ORDERS, "payments": PAYMENTS})
-    assert read.kind in {"left", "anti"}
+    times = {"orders": "ordered_at", "payments": "paid_at"}
+    read = read_query(text, {"orders": ORDERS, "payments": PAYMENTS}, times=times)
+    if "BETWEEN" in text:
+        windows = ["RANGE 5 MINUTES, from the condition", "NOW, from the condition"]
+        assert [each.window.shown for each in read.inputs] == windows
+    else:
+        assert read.kind in {"left", "anti"}
 
 
 @pytest.mark.parametrize(

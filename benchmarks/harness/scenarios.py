@@ -34,7 +34,17 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "routing": ("counted", "spark"),
     "sharing": ("paper", "methods", "numbers", "few", "lane", "floors", "sigma", "automaton"),
-    "joins": ("chained", "growth", "operator", "caches", "caches_plans", "real", "pathway", "lane"),
+    "joins": (
+        "chained",
+        "growth",
+        "operator",
+        "caches",
+        "caches_plans",
+        "real",
+        "pathway",
+        "lane",
+        "time_bounds",
+    ),
     "aggregates": ("windows", "queries", "over", "joined", "growth", "silent", "nexmark", "lane"),
     "models": (
         "fits",

@@ -28,7 +28,8 @@ TIMES = {"s": "ts", "t": "ts"}
 
 def steps_of(text, columns, functions):
     names = ("count", "sum", "max", "avg")
-    return steps(read_query(text, columns, functions, tables={}, aggregates=[*names]))
+    known = {"tables": {}, "aggregates": [*names], "times": TIMES}
+    return steps(read_query(text, columns, functions, **known))
 
 
 def identity(text, columns=COLUMNS, functions=None):
@@ -47,6 +48,10 @@ AGGREGATE = "SELECT k, SUM(v) AS n FROM s [RANGE 10 SECONDS SLIDE 5 SECONDS] WHE
 JOIN = (
     "SELECT x.v AS a, y.v AS b FROM s AS x [RANGE 1 HOUR], t AS y [RANGE 2 HOURS] "
     "WHERE x.k = y.k AND x.j = y.j AND x.v < y.v AND x.w > 1"
+)
+BOUNDED = (
+    "SELECT x.v FROM s AS x, t AS y "
+    "WHERE x.k = y.k AND y.ts BETWEEN x.ts AND x.ts + INTERVAL 5 MINUTES"
 )
 OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM s WHERE v > 1 AND k <> 'b'"
 
@@ -82,6 +87,7 @@ OVER = "SELECT k, SUM(v) OVER (PARTITION BY k ORDER BY ts) AS n FROM s WHERE v >
          "SELECT v FROM s [NOW] WHERE k IN (SELECT k FROM t WHERE v > 1)"),
         (JOIN, "WITH s1 AS (SELECT * FROM s) " + JOIN),
         (AGGREGATE + " HAVING SUM(v) > 1", AGGREGATE + " HAVING 1 < SUM(v) AND SUM(v) > 1"),
+        (BOUNDED, BOUNDED.replace("x, t AS y", "x [RANGE 5 MINUTES], t AS y [NOW]")),
     ],
 )  # fmt: skip
 def test_texts_that_mean_the_same_are_one_query(one, other):
@@ -101,6 +107,18 @@ def test_texts_that_mean_the_same_are_one_query(one, other):
             assert getattr(mine, name, None) == getattr(its, name, None), name
         names = [[each.name for each in getattr(of, "predicates", ())] for of in (mine, its)]
         assert names[0] == names[1], "what was learned of predicates is known by their names"
+
+
+def test_a_derived_window_may_follow_an_unbounded_one_and_not_the_other_way_round():
+    unbounded = BOUNDED.replace("x, t AS y", "x [UNBOUNDED], t AS y [UNBOUNDED]")
+    assert changed(unbounded, BOUNDED) == []
+    assert hash_of(identity(unbounded).mark) != hash_of(identity(BOUNDED).mark)
+    assert changed(BOUNDED, unbounded) == [
+        "the window of x was RANGE 5 MINUTES, from the condition and is UNBOUNDED",
+        "the window of y was NOW, from the condition and is UNBOUNDED",
+    ]
+    stated = BOUNDED.replace("x, t AS y", "x [RANGE 5 MINUTES], t AS y [NOW]")
+    assert len(changed(unbounded, stated)) == 2
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ pytestmark = [
 
 ROWS = "id", "CAST(id % 9 AS INT) AS k", "timestamp_seconds(id) AS ts"
 TIME_BOUND = "s.k = t.k AND t.ts BETWEEN s.ts AND s.ts + INTERVAL '5' MINUTE"
+UNTIMED = "SELECT s.id FROM s, t WHERE s.k = t.k"
 TIMED = f"SELECT s.id FROM s, t WHERE {TIME_BOUND}"
 DISTINCT = "SELECT k, COUNT(DISTINCT id) AS n FROM s GROUP BY k"
 
@@ -52,9 +53,11 @@ def streams_warned_of(call):
 @pytest.mark.parametrize(
     ("text", "streams"),
     [
-        (TIMED, ["s", "t"]),
-        (f"SELECT s.id FROM s JOIN t ON {TIME_BOUND}", ["s", "t"]),
-        (f"SELECT s.id FROM s [RANGE 1 HOUR], t WHERE {TIME_BOUND}", ["t"]),
+        (UNTIMED, ["s", "t"]),
+        ("SELECT s.id FROM s JOIN t ON s.k = t.k AND t.ts >= s.ts", ["s"]),
+        ("SELECT s.id FROM s [RANGE 1 HOUR], t WHERE s.k = t.k", ["t"]),
+        (f"SELECT s.id FROM s [UNBOUNDED], t WHERE {TIME_BOUND}", ["s"]),
+        (f"DSTREAM({TIMED})", ["s", "t"]),
         (f"SELECT s.id FROM s [UNBOUNDED], t [ROWS 9] WHERE {TIME_BOUND}", ["s"]),
         ("SELECT s.id FROM s [RANGE 1 HOUR] SEMI JOIN t ON s.k = t.k", ["t"]),
         (DISTINCT, ["s"]),
@@ -67,15 +70,34 @@ def test_the_query_and_its_start_warn_of_rows_that_are_kept_for_ever(engine, tex
     assert names == streams
     assert said.startswith("query 'q': ")
     assert "RANGE 1 HOUR" in said
-    if text in (TIMED, DISTINCT):
+    if text in (UNTIMED, DISTINCT):
         run, names, _ = streams_warned_of(lambda: query.start(trigger="available_now"))
         run.stop()
         assert names == streams
 
 
 @pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (UNTIMED, "in the condition, such as t.ts <= s.ts + INTERVAL 1 HOUR, or"),
+        (UNTIMED, "in the condition, such as s.ts <= t.ts + INTERVAL 1 HOUR, or"),
+        (f"DSTREAM({UNTIMED})", "such as s [RANGE 1 HOUR], or use"),
+    ],
+)
+def test_the_warning_advises_a_bound_where_it_helps(engine, text, advice):
+    assert advice in streams_warned_of(lambda: engine.query(text))[2]
+
+
+@pytest.mark.parametrize(
     "text",
     [
+        TIMED,
+        f"SELECT s.id FROM s JOIN t ON {TIME_BOUND}",
+        f"SELECT s.id FROM s LEFT JOIN t ON {TIME_BOUND}",
+        f"SELECT s.id FROM s SEMI JOIN t ON {TIME_BOUND}",
+        f"SELECT s.id FROM s WHERE NOT EXISTS (SELECT 1 FROM t WHERE {TIME_BOUND})",
+        f"SELECT s.id FROM s, names, t WHERE s.k = names.k AND {TIME_BOUND}",
+        f"SELECT s.id FROM s [RANGE 1 HOUR], t WHERE {TIME_BOUND}",
         f"SELECT s.id FROM s [RANGE 1 HOUR], t [NOW] WHERE {TIME_BOUND}",
         "SELECT s.id FROM s, names WHERE s.k = names.k",
         "SELECT k, COUNT(*) AS n, MAX(id) AS top FROM s GROUP BY k",
@@ -108,5 +130,8 @@ def test_discarding_that_drops_no_rows_is_no_bound(engine, text, options, stream
 def test_joins_without_text_warn_of_streams_and_not_of_batches(spark, frames):
     how = {"on": "s.k = t.k", "time": {"s": "ts", "t": "ts"}}
     assert streams_warned_of(lambda: el.window_join(frames, **how))[1] == ["s", "t"]
+    bounded = how | {"on": TIME_BOUND}
+    assert streams_warned_of(lambda: el.window_join(frames, **bounded))[1] == []
+    assert streams_warned_of(lambda: el.window_join(frames, how="left", **bounded))[1] == []
     batches = dict.fromkeys("st", spark.range(9).selectExpr(*ROWS))
     assert streams_warned_of(lambda: el.window_join(batches, **how))[1] == []

@@ -33,7 +33,7 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate, SqlPredicate
-from eddyline.query.query import PLACEHOLDER
+from eddyline.query.query import PLACEHOLDER, UNBOUNDED
 from eddyline.query.reading import columns_by_stream
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import (
@@ -76,10 +76,20 @@ class Fact(msgspec.Struct, frozen=True):
     """Its normal form."""
     is_kept: bool = False
     """Whether durable state depends on it."""
+    before: str = ""
+    """A form in a checkpoint from which the query may go on all the same; empty: there is none.
 
-    def same(self, other: Fact, *, by_text: bool) -> bool:
-        """Return whether two facts are the same; ``by_text`` ignores forms that do not compare."""
-        return self.key == other.key and (by_text or self.form == other.form)
+    A derived window may follow an unbounded one, because the state of that has more rows. Earlier
+    versions derived no windows."""
+
+    def same(self, now: Fact, *, by_text: bool) -> bool:
+        """Return whether a fact of a checkpoint is the same now.
+
+        Args:
+            now: the fact of the query that starts.
+            by_text: whether forms do not compare.
+        """
+        return self.key == now.key and (by_text or self.form in (now.form, now.before or now.form))
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -313,13 +323,24 @@ class _Facts:
         """Return the number of a relation."""
         return self._numbers.setdefault(name, f"r{len(self._numbers)}")
 
-    def _add(self, key: str, label: str, shown: str, form: str, *, is_kept: bool = False) -> None:
-        self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept))
+    def _add(
+        self,
+        key: str,
+        label: str,
+        shown: str,
+        form: str,
+        *,
+        is_kept: bool = False,
+        before: str = "",
+    ) -> None:
+        self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept, before))
 
     def _add_window(self, key: str, of: str, window: Window) -> None:
         self.keeps_rows = self.keeps_rows or window.counts is not None
-        form = window.text.lower() if self._ignores_case else window.text
-        self._add(f"window {key}", f"the window of {of}", window.text, form, is_kept=True)
+        said = window.text, UNBOUNDED.text if window.shown != window.text else ""
+        form, before = map(str.lower, said) if self._ignores_case else said
+        label, shown = f"the window of {of}", window.shown
+        self._add(f"window {key}", label, shown, form, is_kept=True, before=before)
 
     def _add_condition(
         self, key: str, label: str, each: Predicate | str, form: str, *, is_kept: bool = False

@@ -58,6 +58,11 @@ class Window:
         raise NotImplementedError
 
     @property
+    def shown(self) -> str:
+        """The window as a query would write it, and its origin if the query states none."""
+        return self.text
+
+    @property
     def length(self) -> int:
         """The time after which a row leaves (µs); ``LONGEST`` if time alone takes none out."""
         return LONGEST
@@ -87,6 +92,8 @@ class RangeWindow(Window):
 
     length: int = field()
     """µs, 0 or more."""
+    is_derived: bool = field(default=False, compare=False, repr=False)
+    """Whether it follows from the condition of a join, and the query states no window."""
 
     @property
     def text(self) -> str:
@@ -96,6 +103,15 @@ class RangeWindow(Window):
         ('RANGE 90 SECONDS', 'NOW')
         """
         return f"RANGE {span_text(self.length)}" if self.length else "NOW"
+
+    @property
+    def shown(self) -> str:
+        """The window as a query would write it, and its origin if the query states none.
+
+        >>> RangeWindow(90_000_000, is_derived=True).shown
+        'RANGE 90 SECONDS, from the condition'
+        """
+        return f"{self.text}, from the condition" if self.is_derived else self.text
 
 
 @dataclass(frozen=True, slots=True)

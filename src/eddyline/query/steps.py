@@ -153,7 +153,7 @@ class JoinStep:
         return replace(self, joined=joined, output=names(self.output))
 
     def __str__(self) -> str:
-        sides = ", ".join(f"{each.name} [{each.window.text}]" for each in self.joined)
+        sides = ", ".join(f"{each.name} [{each.window.shown}]" for each in self.joined)
         keys = " AND ".join((*map(str, self.keys), *(f"({each})" for each in self.conditions)))
         emits = "" if self.emits == "istream" else f", as {self.emits.upper()}"
         kind = "" if self.kind == "inner" else f"{self.kind} "

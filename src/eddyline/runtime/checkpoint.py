@@ -280,7 +280,10 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     if not changes and file.query.parser == query.parser:
         # Files keep the names and orders of the text that began the checkpoint.
         query = msgspec.structs.replace(
-            file.query, functions=query.functions, wall_clocks=query.wall_clocks
+            file.query,
+            facts=query.facts,
+            functions=query.functions,
+            wall_clocks=query.wall_clocks,
         )
     if changed == "reset" and (changes or functions or is_shifted):
         return Resumed(QueryFile(query, (), last_batch), file.query, words, functions, True)

@@ -110,6 +110,8 @@ class Query:
         self.result_time = laid.time
         """The column of its results that is their event time, of whatever kind; None: there is
         none."""
+        self.is_time_exact = laid.clock is None or laid.clock.offset == 0
+        """Whether that column has the event time itself; the end of a window is 1 µs later."""
         kinds = [each.takes for each in self._made if each.takes is not None]
         known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
         known += [field.name for field in fields(RunOptions)]

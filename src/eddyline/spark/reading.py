@@ -32,6 +32,7 @@ from eddyline.query.select.reader import read_query
 from eddyline.query.select.statement import Statement, identifier
 from eddyline.query.steps import (
     AggregateStep,
+    FilterStep,
     JoinStep,
     ProjectStep,
     ReadStep,
@@ -136,17 +137,14 @@ def _of_rows(
         tables: those that only joins read.
         instead: what is read of some names.
     """
+    relations = {**known.relations, **instead}
+    times = {name: _time_of(made) for name, made in known.results.items()}
+    times |= {name: each.time for name, each in relations.items()}
     read = read_query(
-        query,
-        columns,
-        known.functions,
-        tables=tables,
-        aggregates=aggregates,
-        times={name: each.time for name, each in known.relations.items()},
+        query, columns, known.functions, tables=tables, aggregates=aggregates, times=times
     )
     _check_times(read, known)
     inner: dict[str, Sequence[Step]] = {}
-    relations = {**known.relations, **instead}
     for number, (name, made) in enumerate(known.results.items()):
         if name in instead:
             continue
@@ -159,6 +157,13 @@ def _of_rows(
     found = with_own(steps(read, inner), known.aggregates)
     plain = _plain_names(found, relations)
     return stem, _reading(found, plain), {plain[each]: relations[each] for each in plain}
+
+
+def _time_of(made: Query) -> str | None:
+    """Return the column of the results of a query that has their event time in a join."""
+    if all(isinstance(each, ReadStep | FilterStep | ProjectStep) for each in made.steps):
+        return made.time
+    return made.result_time if made.is_time_exact else None
 
 
 def _plain_names(steps: Sequence[Step], relations: Mapping[str, Relation]) -> dict[str, str]:

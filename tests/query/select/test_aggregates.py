@@ -23,6 +23,7 @@ COLUMNS = {
     "s": COLUMNS_OF_S,
     "t": {"k": "bigint", "a b": "int", "case": "int"},
     "u": {"k": "int", "j": "string"},
+    "names": {"k": "int", "j": "string"},
     "u2": {"v": "int", "ts": "timestamp"},
     "odd": {"window": "struct<start:int>", "v": "int"},
 }
@@ -42,8 +43,8 @@ f = predicate(lambda k: k, reads=["k"], name="f")
 
 
 def read(text):
-    times = {"s": "ts", "u2": "ts", "t": None, "u": None}
-    return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES, times=times)
+    times = {"s": "ts", "u2": "ts"}
+    return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES, tables=("names",), times=times)
 
 
 @pytest.mark.parametrize("case", [*cases("aggregates.txt"), *cases("over.txt")], ids=str)

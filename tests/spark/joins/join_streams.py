@@ -78,7 +78,8 @@ def join_of(text, frames, times, lateness=None, name="join", functions=None, **o
         each: Relation(df, times.get(each), lateness.get(each)) for each, df in frames.items()
     }
     columns = {each: column_types(df) for each, df in frames.items()}
-    query = read_query(text, columns, functions or {})
+    tables = [each for each in frames if times.get(each) is None]
+    query = read_query(text, columns, functions or {}, tables=tables, times=times)
     return Query(name, text, steps(query), relations, options)
 
 

@@ -95,16 +95,24 @@ def test_a_table_that_is_not_there_is_said(spark, folder):
         run_script(script_of(folder, table="nowhere.csv"), spark=spark)
 
 
+BOUND = "AND p.ts BETWEEN o.ts - INTERVAL '5' SECONDS AND o.ts + INTERVAL 10 SECONDS"
+
+
 @pytest.mark.large
-def test_orders_that_nobody_paid(spark, folder):
+@pytest.mark.parametrize(
+    ("of_orders", "of_payments", "bound"),
+    [("[RANGE 10 SECONDS]", "[RANGE 5 SECONDS]", ""), ("", "", BOUND)],
+    ids=["windows", "bounds"],
+)
+def test_orders_that_nobody_paid(spark, folder, of_orders, of_payments, bound):
     out, file = folder / "unpaid", script_of(folder)
     text = file.read_text("utf-8").partition("CREATE QUERY")[0]
     file.write_text(
         f"""{text}
         CREATE QUERY unpaid WITH (sink='parquet', path='{out}') AS
-        SELECT o.id, o.code FROM orders [RANGE 10 SECONDS] AS o
+        SELECT o.id, o.code FROM orders {of_orders} AS o
         WHERE o.code > 7 AND NOT EXISTS (
-          SELECT 1 FROM payments [RANGE 5 SECONDS] AS p WHERE p.id = o.id
+          SELECT 1 FROM payments {of_payments} AS p WHERE p.id = o.id {bound}
         );""",
         "utf-8",
     )

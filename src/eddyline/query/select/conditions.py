@@ -21,6 +21,7 @@ from eddyline.errors import NotSupportedError
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
 from eddyline.query.query import KeyClass
 from eddyline.query.select.statement import identifier, unaliased
+from eddyline.query.select.time_bounds import TimeBounds
 from eddyline.sql.analysis import Expression, check_is_row_wise
 from eddyline.sql.functions import as_name, drawn, says_collation, unnegated
 from eddyline.sql.parsing import offset_of, refuse
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.query.predicates import FunctionPredicate, Predicate
+    from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import (
         Exists,
         Fragment,
@@ -189,10 +191,13 @@ class JoinConditions(Conditions):
     """The conditions of a query over several inputs; see ``Conditions``."""
 
     def __init__(
-        self, statement: Statement, calls: Calls, names: JoinNames, inputs: Sequence[str]
+        self, statement: Statement, calls: Calls, names: JoinNames, items: Sequence[FromItem]
     ) -> None:
-        super().__init__(statement, calls, names, inputs)
+        super().__init__(statement, calls, names, [each.name for each in items])
         self._scoped = names
+        self._times = {each.name: each.time for each in items if each.time is not None}
+        types = {each.name: each.columns.get(each.time or "") for each in items}
+        self.bounds = TimeBounds({name: types[name] == "timestamp_ntz" for name in self._times})
         self.keys = Keys()
         self.equalities: list[str] = []
         """As written, with every column qualified."""
@@ -240,6 +245,22 @@ class JoinConditions(Conditions):
         """Add the equality of two columns of one type that USING names at an offset."""
         sides = [(each.input, identifier(each.column)) for each in (left, right)]
         self._add_equality(sides, f"{left.text} = {right.text}", start)
+        if all(self._times.get(each.input) == each.column for each in (left, right)):
+            self.bounds.limit(left.input, right.input, 0)
+            self.bounds.limit(right.input, left.input, 0)
+
+    def _add_bounds(self, part: Fragment) -> None:
+        """Add the bounds of event times that a conjunct over several inputs states."""
+        mentions = {each.start: each for each in self._scoped.mentions(part, self._word)}
+
+        def stream_of(node: exp.Column) -> str:
+            found, place = mentions.get(offset_of(node)), node.parts[-1].meta
+            if found is None or found.end != place["end"] + 1:  # no column, or a field of one
+                return ""
+            name = found.named.input
+            return name if self._times.get(name) == found.named.column else ""
+
+        self.bounds.add(part.tree, stream_of)
 
     def add_in(self, asked: Exists, outer: Scope) -> None:
         """Add the equalities of ``(x, y) IN (SELECT …)``; none of EXISTS.
@@ -311,6 +332,7 @@ class JoinConditions(Conditions):
         if len(inputs) < 2:
             super()._add_conjunct(part, inputs)
             return
+        self._add_bounds(part)
         tree = part.tree
         trees = [tree.left, tree.right] if isinstance(tree, exp.EQ) else []
         if named := self._named(trees):

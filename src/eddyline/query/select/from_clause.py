@@ -10,7 +10,14 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.cql import window_of
-from eddyline.query.query import LONGEST, NOW, UNBOUNDED, SessionWindow, SlideWindow
+from eddyline.query.query import (
+    LONGEST,
+    NOW,
+    UNBOUNDED,
+    RangeWindow,
+    SessionWindow,
+    SlideWindow,
+)
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
 from eddyline.query.select.statement import Exists, Scope, is_right
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from eddyline.query.query import JoinKind, Query, Window
     from eddyline.query.select.grammar import Span
     from eddyline.query.select.statement import Statement
+    from eddyline.query.select.time_bounds import TimeBounds
 
 _KINDS: Mapping[tuple[str, str], JoinKind] = {
     ("", ""): "inner",
@@ -55,6 +63,10 @@ _BEHIND = {
 """Clauses behind a name in FROM that sqlglot reads and eddyline does not run."""
 
 
+Subquery = tuple["Query", "Mapping[str, str]", str | None]
+"""A subquery, its columns with their types, and its event time, as far as the text tells it."""
+
+
 @dataclass(frozen=True, slots=True)
 class FromItem:
     """One item of FROM."""
@@ -69,6 +81,13 @@ class FromItem:
     added: exp.Join | Exists | None
     """The join or the condition that adds it; None for the first."""
     window: Window
+    time: str | None = None
+    """The column of its event time; None if it is a table, or if the text does not tell it."""
+
+    @property
+    def states_window(self) -> bool:
+        """Whether the query writes a window behind it."""
+        return bool(_window_spans(self.table))
 
     @property
     def start(self) -> int:
@@ -103,8 +122,14 @@ class FromItem:
 class FromReader:
     """Reads the items of a statement's FROM; only joins read static tables.
 
-    ``no_window`` is the reason why one stream may have no window; empty if it may. ``made`` has,
-    for each of the statement's sources that is a subquery, that and its columns.
+    Args:
+        statement: the statement.
+        columns: of each stream and table.
+        tables: names of static tables.
+        times: the event time of each stream, as far as it is known.
+        no_window: the reason why one stream may have no window; empty if it may.
+        made: for each of the statement's sources that is a subquery, that, its columns and its
+            event time.
     """
 
     def __init__(
@@ -112,8 +137,9 @@ class FromReader:
         statement: Statement,
         columns: Mapping[str, Mapping[str, str]],
         tables: Collection[str],
+        times: Mapping[str, str | None],
         no_window: str,
-        made: Sequence[tuple[Query, Mapping[str, str]] | None],
+        made: Sequence[Subquery | None],
     ) -> None:
         self._statement = statement
         self._text = statement.text
@@ -123,6 +149,7 @@ class FromReader:
         self._no_window = no_window
         self._made = made
         self._tables = tables
+        self._times = times
         known = [name for name in columns if self._is_join or name not in tables]
         self._names = {name.lower(): name for name in known}
         self._alone = {name.lower() for name in tables} - self._names.keys()
@@ -150,11 +177,7 @@ class FromReader:
 
     def _check_partners(self, right: FromItem, items: Sequence[FromItem]) -> None:
         """Refuse joins of which a row without a partner is not known, or not known yet."""
-        said, at = f"{right.kind.upper()} JOIN", right.start
-        if isinstance(right.added, Exists):
-            said, at = right.added.said, self._statement.part(right.added.conjunct).start
-        elif right.added is not None:
-            said, at = self._words(right.added)
+        said, at = self._said(right)
         left = items[0]
         if len(items) > 2:
             message = f"{said} is not supported yet beside another join; it takes two inputs"
@@ -171,12 +194,49 @@ class FromReader:
                 spans = _window_spans(each.table)
                 message = f"{said} over a window of N rows is not supported yet; write [RANGE …]"
                 self._statement.refuse(message, self._opening(spans[0]))
-        if left.window.length == LONGEST and not self._is_table(right):
-            message = (
-                f"{said} needs a window behind {left.name!r}, such as {left.name} [RANGE 10 "
-                f"MINUTES]: without one a partner may always come, so that no row is without one"
-            )
-            self._statement.refuse(message, left.start)
+
+    def _said(self, item: FromItem) -> tuple[str, int]:
+        """Return the words that add an item, and their offset."""
+        if isinstance(item.added, Exists):
+            return item.added.said, self._statement.part(item.added.conjunct).start
+        return ("FROM", item.start) if item.added is None else self._words(item.added)
+
+    def bounded(self, items: Sequence[FromItem], bounds: TimeBounds) -> list[FromItem]:
+        """Return the items of a join with the windows that follow from bounds of event times.
+
+        Results of DSTREAM and RSTREAM depend on the windows themselves, so there none follows.
+
+        Raises:
+            NotSupportedError: the first input of a join that is not inner has no end of its window.
+        """
+        found: dict[str, int] = {}
+        if self._statement.emits in (None, "istream"):
+            streams = [each for each in items if not self._is_table(each)]
+            stated = (each.window.length if each.states_window else None for each in streams)
+            found = bounds.lengths(dict(zip([each.name for each in streams], stated, strict=True)))
+        made = [
+            replace(each, window=RangeWindow(found[each.name], is_derived=True))
+            if each.name in found
+            else each
+            for each in items
+        ]
+        self._check_end(made[0], made[-1])
+        return made
+
+    def _check_end(self, left: FromItem, right: FromItem) -> None:
+        """Refuse a join that is not inner if a row of its first input may always find a partner."""
+        if right.kind == "inner" or left.window.length < LONGEST or self._is_table(right):
+            return
+        bound = ""
+        if left.time is not None and right.time is not None:
+            times = (f"{each.name}.{each.time}" for each in (right, left))
+            bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
+        message = (
+            f"{self._said(right)[0]} needs a window behind {left.name!r}, such as {left.name} "
+            f"[RANGE 10 MINUTES]{bound}: without one a partner may always come, so that no row is "
+            f"without one"
+        )
+        self._statement.refuse(message, left.start)
 
     def _is_table(self, item: FromItem) -> bool:
         return item.query is None and item.stream in self._tables
@@ -251,7 +311,8 @@ class FromReader:
             refuse(message, self._text, offset_of(table.this), stream=table.name)
         stream = self._names[table.name.lower()]
         columns = self._columns[stream]
-        return FromItem(table.alias or stream, stream, table, columns, None, join, UNBOUNDED)
+        name, time = table.alias or stream, self._times.get(stream)
+        return FromItem(name, stream, table, columns, None, join, UNBOUNDED, time)
 
     def _subquery(
         self,
@@ -259,6 +320,7 @@ class FromReader:
         join: exp.Join | Exists | None,
         query: Query,
         columns: Mapping[str, str],
+        time: str | None,
     ) -> FromItem:
         assert isinstance(source, exp.Subquery)
         alias = source.args.get("alias")
@@ -266,7 +328,8 @@ class FromReader:
             message = "a subquery in FROM needs a name: FROM (SELECT …) AS x"
             refuse(message, self._text, self._statement.start_of(source))
         check_bare(self._statement, source)
-        return FromItem(source.alias, source.alias, source, columns, query, join, UNBOUNDED)
+        name = source.alias
+        return FromItem(name, name, source, columns, query, join, UNBOUNDED, time)
 
     def _checked_table(self, source: Expr) -> exp.Table:
         """Refuse what is not the bare name of a stream, perhaps with an alias."""

@@ -39,6 +39,7 @@ from eddyline.query.select.statement import (
     is_star,
     outputs_of,
 )
+from eddyline.query.steps import ReadStep, carries, steps
 from eddyline.sql.analysis import Expression, check_is_row_wise
 from eddyline.sql.functions import as_name, drawn
 from eddyline.sql.parsing import deep, offset_of, parse_column, refuse
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.query.query import Emits
-    from eddyline.query.select.from_clause import FromItem
+    from eddyline.query.select.from_clause import FromItem, Subquery
     from eddyline.query.select.statement import Fragment
 
 
@@ -71,8 +72,9 @@ def read_query(
     columns.
 
     ``ISTREAM(SELECT …)`` and ``SELECT ISTREAM(…) FROM`` say what a join or aggregates emit, as do
-    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded. Of a
-    filter ISTREAM over such a stream, and ISTREAM and RSTREAM over ``[NOW]``, are its rows.
+    DSTREAM and RSTREAM; of a join istream without. A stream without a window is unbounded, unless
+    bounds of event times make one (``times``). Of a filter ISTREAM over such a stream, and ISTREAM
+    and RSTREAM over ``[NOW]``, are its rows.
 
     An equality of two inputs makes a key if both sides are of types that compare exactly; if its
     sides are of different types it is not supported, as equality would not be transitive. Members
@@ -83,8 +85,8 @@ def read_query(
     Columns are name and Spark type of each, by stream or table. A function may be called on one
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
     that may be called; a function of ``functions`` hides one of its name, and what is no name
-    (``count(*)``) is none. ``times`` are the event times of streams, and None of tables: aggregates
-    over a join may read no others.
+    (``count(*)``) is none. ``times`` are the event times of the streams: aggregates over a join
+    need them, and bounds between them in the condition of a join are windows (``time_bounds``).
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.
@@ -106,7 +108,7 @@ def read_query(
     selects = Statement.read_all(query) if isinstance(query, str) else query
     calls = Calls(selects[0].text, functions or {})
     known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
-    return _Reader(columns, tables, calls, known, times).query(selects)
+    return _Reader(columns, tables, calls, known, times or {}).query(selects)
 
 
 class _Reader:
@@ -117,7 +119,7 @@ class _Reader:
         tables: names of those that do not change.
         calls: the functions of the user.
         known: names of aggregate functions, in lower case.
-        times: the event times of streams; None: joins are not aggregated.
+        times: the event time of each stream, as far as it is known.
     """
 
     def __init__(
@@ -126,14 +128,13 @@ class _Reader:
         tables: Collection[str],
         calls: Calls,
         known: Collection[str],
-        times: Mapping[str, str | None] | None,
+        times: Mapping[str, str | None],
     ) -> None:
         self._columns = columns
         self._tables = tables
         self._calls = calls
         self._known = known
-        self._times = times or {}
-        self._aggregates_joins = times is not None
+        self._times = times
 
     def query(self, statements: Sequence[Statement]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
@@ -151,10 +152,14 @@ class _Reader:
         if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
-        items = FromReader(statement, self._columns, self._tables, no_window, made).items()
+        known = self._columns, self._tables, self._times
+        source = FromReader(statement, *known, no_window, made)
+        items = source.items()
         if len(items) > 1:
-            read_join = self._join if aggregation is None else self._grouped_join
-            query = read_join(statement, items)
+            if aggregation is None:
+                query = self._join(statement, source, items)
+            else:
+                query = self._grouped_join(statement, items)
         elif said is None:
             query = self._filter(statement, items[0])
         else:
@@ -162,10 +167,20 @@ class _Reader:
             query = read(statement, items[0])
         return Part(statement, query, items)
 
-    def _subquery(self, statements: Sequence[Statement]) -> tuple[Query, Mapping[str, str]] | None:
-        """Return a subquery and its columns; None if there is no statement."""
+    def _subquery(self, statements: Sequence[Statement]) -> Subquery | None:
+        """Return a subquery; None if there is no statement."""
         parts = [self._part(each) for each in statements]
-        return (union_of(parts), columns_of(parts)) if parts else None
+        if not parts:
+            return None
+        query = union_of(parts)
+        return query, columns_of(parts), self._time_of(query)
+
+    def _time_of(self, query: Query) -> str | None:
+        """Return the event time of the streams of a subquery, if it returns that unchanged."""
+        made = steps(query)
+        times = {self._times.get(each.stream) for each in made if isinstance(each, ReadStep)}
+        time = times.pop() if len(times) == 1 else None
+        return time if time is not None and carries(made, time) else None
 
     def _filter(self, statement: Statement, item: FromItem) -> Query:
         """Read a query over one input."""
@@ -249,18 +264,20 @@ class _Reader:
         is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
         return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
 
-    def _join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
+    def _join(self, statement: Statement, source: FromReader, items: Sequence[FromItem]) -> Query:
         """Read a query over several inputs."""
         names = JoinNames(statement.text)
         conditions = self._connected(statement, items, names)
         self._row_wise(statement.output_columns)
         outputs = outputs_of(statement, names, names.qualified, lambda _, each: each.text)
+        items = source.bounded(items, conditions.bounds)
         return _joined(statement, items, conditions, outputs, statement.emits or "istream")
 
     def _grouped_join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
         """Read aggregates over a join: over a subquery with the columns that they read.
 
-        A combination of rows is there from its latest row on, until its first row leaves.
+        A combination of rows is there from its latest row on, until its first row leaves. Windows
+        are part of the answer, so no bound of event times makes one.
         """
         self._check_grouped_join(statement, items)
         self._check_where(statement)
@@ -272,8 +289,8 @@ class _Reader:
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
         columns = [f"{each.text} AS {identifier(name)}" for each, name in names.called.items()]
-        timed = [each for each in items if self._times[each.stream]]
-        instants = [Named(each.name, self._times[each.stream] or "").text for each in timed]
+        timed = [each for each in items if each.time is not None]
+        instants = [Named(each.name, each.time or "").text for each in timed]
         if len(timed) == 1:
             window, latest = timed[0].window, instants[0]
         else:
@@ -292,9 +309,6 @@ class _Reader:
         """Refuse joins whose rows do not say how long they stay."""
         said = aggregation_of(statement, self._known)
         assert said is not None
-        if not self._aggregates_joins:
-            message = f"{said.said} over a join is not supported yet here; engine.query(…) runs it"
-            statement.refuse(message, said.start)
         if statement.emits == "rstream":
             message = f"RSTREAM of aggregates over a join {_IN_TWO}"
             statement.refuse(message, statement.emits_at)
@@ -306,18 +320,15 @@ class _Reader:
             if each.window.counts is not None:
                 what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
-            if each.stream not in self._times:
-                of = f"the results {each.name!r} of a query"
+            if each.time is None and each.stream not in self._tables:
+                of = f"{each.name!r}, which does not keep the event time of a stream,"
                 statement.refuse(f"{said.said} over a join of {of} {_IN_TWO}", each.start)
-        if not any(self._times[each.stream] for each in items):
-            message = f"{said.said} over a join needs the event time of a stream: time='…'"
-            refuse(message, statement.text, said.start)
 
     def _connected(
         self, statement: Statement, items: Sequence[FromItem], names: JoinNames
     ) -> JoinConditions:
         """Return the conditions of a join, whose inputs are added to the names."""
-        conditions = JoinConditions(statement, self._calls, names, [each.name for each in items])
+        conditions = JoinConditions(statement, self._calls, names, items)
         called = {
             item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items
         }

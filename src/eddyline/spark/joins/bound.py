@@ -155,12 +155,23 @@ class BoundJoin:
             UnboundedState(
                 f"the join keeps all rows of stream {each.name!r} for ever, because the stream has "
                 f"no window ([{each.window.text}])",
-                f"give it a window that holds its partners, such as {each.name} [RANGE 1 HOUR], or "
-                f'use constraints="discard"; a time bound in the condition is no window',
+                f"give it a window that holds its partners, such as {each.name} [RANGE 1 HOUR], "
+                f'{self._said_bound(each.name)}or use constraints="discard"',
             )
             for each in self.step.joined
             if each.name in self.timed and each.window.length == LONGEST
             if not each.window.counts and each.name not in dropped
+        )
+
+    def _said_bound(self, name: str) -> str:
+        """Return advice on a condition from which a window of a stream follows, if one can."""
+        if self.step.emits != "istream":
+            return ""
+        times = {each.name: f"{each.name}.{each.time}" for each in self.inputs}
+        other = next(each for each in self.timed if each != name)
+        return (
+            f"without a window bound the event time of its partners in the condition, such as "
+            f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR, "
         )
 
     @cached_property

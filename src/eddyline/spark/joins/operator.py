@@ -735,7 +735,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         return InputView(
             name=each.name,
             stream=each.stream,
-            window=STATIC if each.time is None else each.window.text,
+            window=STATIC if each.time is None else each.window.shown,
             n_arrived=counts.n_arrived,
             n_joined=self.n_joined[each.name],
             n_late=self.part.n_late.get(each.name, 0),

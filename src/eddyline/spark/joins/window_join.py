@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import OptionError, QueryError, told_in_short
+from eddyline.errors import NotSupportedError, OptionError, QueryError, told_in_short
 from eddyline.query.cql import read_window
 from eddyline.query.predicates import named_functions
 from eddyline.query.select.reader import read_query
@@ -58,7 +58,8 @@ def window_join(
         time: the event-time column of each stream; an input without one is a static table, whose
             rows were always there.
         windows: the window of each stream, such as ``RANGE 10 SECONDS``, ``ROWS 1000``,
-            ``PARTITION BY k ROWS 10``, ``NOW``; all rows so far if omitted.
+            ``PARTITION BY k ROWS 10``, ``NOW``. If omitted, the window that follows from bounds of
+            event times in ``on`` (``t.ts <= s.ts + INTERVAL 5 MINUTES``); else all rows so far.
         select: the output columns (``s.k, t.v AS w``); if omitted, all columns of all inputs, and
             where several inputs have one of a name, ``k`` of ``s`` is called ``s_k``.
         lateness: how much earlier than the latest row of its stream a row may be (``1 minute``);
@@ -105,7 +106,11 @@ def window_join(
     }
     columns = {each: column_types(df) for each, df in inputs.items()}
     tables = [each for each in inputs if each not in time]
-    query = read_query(text, columns, named_functions(functions or {}), tables=tables)
+    called = named_functions(functions or {})
+    query = read_query(text, columns, called, tables=tables, times=time)
+    if query.grouping is not None:
+        msg = "el.window_join(…) returns the rows of a join; engine.query(…) aggregates them"
+        raise NotSupportedError(msg, query=text)
     if not query.is_join:
         msg = "a join needs two streams or more"
         raise QueryError(msg, query=text)
