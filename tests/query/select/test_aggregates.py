@@ -44,7 +44,9 @@ f = predicate(lambda k: k, reads=["k"], name="f")
 
 def read(text):
     times = {"s": "ts", "u2": "ts"}
-    return read_query(text, COLUMNS, {"f": f}, aggregates=AGGREGATES, tables=("names",), times=times)
+    return read_query(
+        text, COLUMNS, {"f": f}, aggregates=AGGREGATES, tables=("names",), times=times
+    )
 
 
 @pytest.mark.parametrize("case", [*cases("aggregates.txt"), *cases("over.txt")], ids=str)
