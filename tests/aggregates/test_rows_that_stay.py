@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.aggregates import changes
-from eddyline.aggregates.cells import CHECK, CODE
-from eddyline.aggregates.changes import StayBatch
+from eddyline.aggregates.cells import CHECK, CODE, Reach
+from eddyline.aggregates.changes import StayBatch, StayHistory
 from eddyline.aggregates.plan import IS, LAST, OLD, WAS, AggregatePlan, BucketState, Partials
 from eddyline.errors import AggregateError
 from eddyline.query.query import LONGEST, RangeWindow, StayWindow
+from eddyline.state.bucket_state import FAN_IN
 from eddyline.state.rows import FOREVER, Rows
 from tests.aggregates.slow import place_in
 from tests.examples import examples
@@ -191,6 +192,19 @@ def test_sums_of_doubles_are_those_of_the_rows_of_each_instant():
 
 def test_a_row_that_is_gone_before_it_comes_is_never_there():
     assert of_one_group([10], [9], pa.array([1]), Partials({"s": "sum"})) == []
+
+
+def test_files_whose_rows_are_all_gone_become_none(tmp_path):
+    place, kept, reach = place_in(tmp_path), {}, Reach(1_000)
+    for number in range(FAN_IN - 1):
+        rows = rows_of([(0, number, 5, 1)])
+        kept = StayHistory("stays", kept, reach, None, place, since=0).after(rows, 0)
+    last = rows_of([(0, FAN_IN, 5, 1)])
+    history = StayHistory("stays", kept, reach, None, place, since=0)
+    spans = [*kept["stays"], history._written(last)]
+    gone = StayHistory("stays", {}, reach, None, place, since=500)
+    assert len(history._compacted(spans)) == 1
+    assert gone._compacted(spans) == []
 
 
 def test_rows_that_stay_for_ever_and_rows_of_the_last_instants_are_there():

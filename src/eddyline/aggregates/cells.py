@@ -395,7 +395,8 @@ class History:
             return spans
         first = files.index(due.merge[0])
         cells = self._kept(in_order(together([self._open(file) for file in due.merge])))
-        return [*spans[:first], self._written(cells), *spans[first + FAN_IN :]]
+        made = [self._written(cells)] if len(cells) else []
+        return [*spans[:first], *made, *spans[first + FAN_IN :]]
 
     def _open(self, file: RunFile) -> Rows:
         assert self.place is not None

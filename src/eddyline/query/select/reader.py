@@ -464,18 +464,19 @@ class Part:
         types |= {each.call.column: OTHER.text for over in self.query.overs for each in over.calls}
         read, grouping = self._items[0].columns, self.query.grouping
         if (joined := self.query.inputs[0].query) is not None and len(self._items) > 1:
-            read = dict(self._joined(each) for each in joined.projections)
+            read = dict(map(self._column_of_join, joined.projections))
         if grouping is None:
             return {**read, **types}
         types |= {each.column: OTHER.text for each in grouping.calls}
         types |= {name: _type_of(text, read) for name, text in grouping.groups}
         return {**types, WINDOW: _WINDOW_TYPE}
 
-    def _joined(self, projection: str) -> tuple[str, str]:
+    def _column_of_join(self, projection: str) -> tuple[str, str]:
         """Return the name and the type of a column of joined rows that aggregates read."""
         tree = _column_of(projection)
         assert tree is not None
-        parts = [each.name for each in tree.unalias().find_all(exp.Identifier)]
+        column = tree.unalias()
+        parts = [each.name for each in column.parts] if isinstance(column, exp.Column) else [""]
         columns = next((each.columns for each in self._items if each.name == parts[0]), {})
         return tree.alias_or_name, columns.get(parts[-1], OTHER.text)
 
