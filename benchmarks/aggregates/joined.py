@@ -5,13 +5,11 @@ Parquet in and out. Both queries run over the same files in one session, in turn
 
 from __future__ import annotations
 
-import tempfile
+from itertools import chain
 
-import eddyline as el
-from benchmarks.filters.local_files import ticks
+from benchmarks.filters.local_files import run_over_ticks, ticks
 from benchmarks.harness.scenario import Measurement, Runs, Settings
-from benchmarks.harness.spark import spark_session
-from benchmarks.harness.statistics import median, spread
+from benchmarks.harness.statistics import median, ratios, spread
 
 FROM = (
     "FROM ticks a [RANGE 20 MILLISECONDS], ticks b [RANGE 10 MILLISECONDS] "
@@ -33,33 +31,18 @@ def over_join(settings: Settings) -> Measurement:
     """The time of a batch of aggregates over a join over that of the join that returns its rows."""
     n_batches = settings.pick(N_BATCHES, 3)
     folder = str(ticks(n_batches))
-    took: dict[str, list[float]] = {name: [] for name in QUERIES}
-    n_rows = {}
+    took: dict[str, list[list[float]]] = {name: [] for name in ("aggregates", "join")}
+    n_results = {}
     for _ in range(settings.pick(ROUNDS, 1)):
-        for name, text in QUERIES.items():
-            ms, n_rows[name] = _run(folder, text)
-            took[name] += ms[n_batches // 2 :]
-    ratios = [above / below for above, below in zip(took["aggregates"], took["join"], strict=True)]
-    told = ", ".join(f"{name} {n_rows[name]:,} results, {spread(took[name])} ms" for name in took)
-    return Measurement(median(ratios), f"later batches: {told}; {spread(ratios)}", {"ms": took})
-
-
-def _run(folder: str, text: str) -> tuple[list[float], int]:
-    """Run a query over all files; return what each batch took (ms), and the number of results."""
-    spark = spark_session()
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 1_000)
-    stream = spark.readStream.schema(spark.read.parquet(folder).schema)
-    engine = el.Engine(spark)
-    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder)
-    engine.stream("ticks", rows, time="ts", lateness="1 second")
-    with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out:
-        run = engine.query(text, name="joined").start(
-            "parquet", trigger="available_now", path=f"{out}/rows", checkpoint=f"{out}/state"
-        )
-        run.await_termination()
-        took = [batch["durationMs"] for batch in run.streaming_query.recentProgress]
-        n_rows = spark.read.parquet(f"{out}/rows").count()
-    return [batch["triggerExecution"] for batch in took if "addBatch" in batch], n_rows
+        for name, rounds in took.items():
+            with run_over_ticks(folder, QUERIES[name]) as (_run, ms, n_results[name]):
+                rounds.append(ms[n_batches // 2 :])
+    by_round = ratios(took)
+    told = ", ".join(
+        f"{name} {n_results[name]:,} results, {spread([*chain(*rounds)])} ms"
+        for name, rounds in took.items()
+    )
+    return Measurement(median(by_round), f"later batches: {told}; {spread(by_round)}", {"ms": took})
 
 
 RUNS: Runs = {"aggregates_over_join": over_join}

@@ -7,8 +7,10 @@ its own, as a JVM keeps its file system.
 from __future__ import annotations
 
 import tempfile
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +20,12 @@ import eddyline as el
 from benchmarks.harness.isolated import alone
 from benchmarks.harness.needs import data_folder
 from benchmarks.harness.scenario import Measurement, Runs, Settings
-from benchmarks.harness.spark import written
+from benchmarks.harness.spark import spark_session, written
 from benchmarks.harness.statistics import median, spread
 from eddyline.spark.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 THEIR_FILES = "org.apache.hadoop.fs.LocalFileSystem"
 
@@ -42,6 +47,39 @@ def ticks(n_files: int) -> Path:
     instants = pc.divide(table["ts"].cast(pa.int64()), 1_000).cast(pa.timestamp("us", "UTC"))
     table = table.set_column(table.schema.get_field_index("ts"), "ts", instants)
     return written(table.sort_by("ts"), n_files=n_files)
+
+
+@contextmanager
+def run_over_ticks(
+    folder: str, text: str, prepare: Callable[[Any], None] | None = None, **options: Any
+) -> Iterator[tuple[Any, list[float], int]]:
+    """Run a query over all files of messages in the session of benchmarks, Parquet in and out.
+
+    Args:
+        folder: the files; each is a batch.
+        text: the query.
+        prepare: gets the engine before the query is made.
+        options: of the query.
+
+    Yields:
+        The run, which has ended; what each batch took (ms); the number of results.
+    """
+    spark = spark_session()
+    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 1_000)
+    stream = spark.readStream.schema(spark.read.parquet(folder).schema)
+    engine = el.Engine(spark)
+    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder)
+    engine.stream("ticks", rows, time="ts", lateness="1 second")
+    if prepare is not None:
+        prepare(engine)
+    with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out:
+        run = engine.query(text, name="results", **options).start(
+            "parquet", trigger="available_now", path=f"{out}/rows", checkpoint=f"{out}/state"
+        )
+        run.await_termination()
+        took = [batch["durationMs"] for batch in run.streaming_query.recentProgress]
+        n_rows = parquet.read_table(f"{out}/rows").num_rows
+        yield run, [each["triggerExecution"] for each in took if "addBatch" in each], n_rows
 
 
 def ticks_alone(folder: str, kind: str, *, is_ours: bool) -> dict[str, list[float]]:

@@ -5,7 +5,6 @@ Parquet in and out. Two ways run the same query over the same files in one sessi
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
@@ -13,13 +12,10 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow.compute as pc
-from pyarrow import parquet
 
-import eddyline as el
-from benchmarks.filters.local_files import ticks
+from benchmarks.filters.local_files import run_over_ticks, ticks
 from benchmarks.harness.scenario import Measurement, Runs, Settings
-from benchmarks.harness.spark import spark_session
-from benchmarks.harness.statistics import median, spread
+from benchmarks.harness.statistics import median, ratios, spread
 from eddyline.spark.sinks.files import FileSink
 
 if TYPE_CHECKING:
@@ -78,14 +74,10 @@ def _in_turns(settings: Settings, kind: str, ways: Mapping[str, Way]) -> Measure
             took[name].append(ms[n_batches // 2 :])
             n_results.add(n_rows)
     assert len(n_results) == 1, f"the ways have {n_results} results"
-    ratios = [
-        above / below
-        for rounds in zip(*took.values(), strict=True)
-        for above, below in zip(*rounds, strict=True)
-    ]
+    by_round = ratios(took)
     told = ", ".join(f"{name} {spread([*chain(*rounds)])}" for name, rounds in took.items())
-    note = f"{n_results.pop():,} results; later batches (ms): {told}; ratios {spread(ratios)}"
-    return Measurement(median(ratios), note, {"ms": took})
+    note = f"{n_results.pop():,} results; later batches (ms): {told}; ratios {spread(by_round)}"
+    return Measurement(median(by_round), note, {"ms": took})
 
 
 def _run(
@@ -103,26 +95,20 @@ def _run(
         by_tasks: whether tasks write the results, or Spark; None: as ever.
         lane: the option.
     """
-    spark = spark_session()
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 1_000)
-    stream = spark.readStream.schema(spark.read.parquet(folder).schema)
-    engine = el.Engine(spark)
-    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder)
-    engine.stream("ticks", rows, time="ts", lateness="1 second")
-    engine.function("dear", lambda price: pc.greater(price, 30.0), reads=["price"])
     if by_tasks is False:
         by_spark: Any = mock.patch.object(FileSink, "takes_results", return_value=False)
     else:
         by_spark = nullcontext()
-    with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out, by_spark:
-        run = engine.query(QUERIES[kind], name="results", lane=lane).start(
-            "parquet", trigger="available_now", path=f"{out}/rows", checkpoint=f"{out}/state"
-        )
-        run.await_termination()
-        took = [batch["durationMs"] for batch in run.streaming_query.recentProgress]
-        n_rows = parquet.read_table(f"{out}/rows").num_rows
+    with (
+        by_spark,
+        run_over_ticks(folder, QUERIES[kind], _with_dear, lane=lane) as (run, ms, n_rows),
+    ):
         assert by_tasks in (None, run.outlet.by_tasks), "the results were written by others"
-    return [batch["triggerExecution"] for batch in took if "addBatch" in batch], n_rows
+    return ms, n_rows
+
+
+def _with_dear(engine: Any) -> None:
+    engine.function("dear", lambda price: pc.greater(price, 30.0), reads=["price"])
 
 
 RUNS: Runs = {

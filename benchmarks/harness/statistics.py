@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,3 +16,12 @@ def spread(values: Iterable[float]) -> str:
     """Return smallest and largest value as text."""
     seen = list(values)
     return f"{min(seen):.3g}…{max(seen):.3g}"
+
+
+def ratios(took: Mapping[str, Sequence[Sequence[float]]]) -> list[float]:
+    """Return the values of the first of two ways over those of the second, round by round."""
+    return [
+        above / below
+        for rounds in zip(*took.values(), strict=True)
+        for above, below in zip(*rounds, strict=True)
+    ]

@@ -7,17 +7,12 @@ one session, in turns over the same files.
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
 from itertools import chain
 
-from pyarrow import parquet
-
-import eddyline as el
-from benchmarks.filters.local_files import ticks
+from benchmarks.filters.local_files import run_over_ticks, ticks
 from benchmarks.harness.scenario import Measurement, Runs, Settings
-from benchmarks.harness.spark import spark_session
-from benchmarks.harness.statistics import median, spread
+from benchmarks.harness.statistics import median, ratios, spread
 from eddyline.spark.joins.operator import JoinOperator
 
 QUERY = (
@@ -38,22 +33,9 @@ def _run(folder: str, window: str) -> tuple[list[float], int, int, int]:
         folder: the files; each is a batch.
         window: of both inputs, as text; empty for those of the condition.
     """
-    spark = spark_session()
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 1_000)
-    stream = spark.readStream.schema(spark.read.parquet(folder).schema)
-    engine = el.Engine(spark)
-    rows = stream.option("maxFilesPerTrigger", 1).parquet(folder)
-    engine.stream("ticks", rows, time="ts", lateness="1 second")
-    with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out:
-        run = engine.query(QUERY.format(window), name="fills").start(
-            "parquet", trigger="available_now", path=f"{out}/rows", checkpoint=f"{out}/state"
-        )
-        run.await_termination()
-        took = [batch["durationMs"] for batch in run.streaming_query.recentProgress]
-        n_results = parquet.read_table(f"{out}/rows").num_rows
+    with run_over_ticks(folder, QUERY.format(window)) as (run, ms, n_results):
         (join,) = (each for each in run.chain.operators if isinstance(each, JoinOperator))
         inputs = join.facts().inputs
-    ms = [batch["triggerExecution"] for batch in took if "addBatch" in batch]
     n_kept, n_bytes = sum(each.n_kept for each in inputs), sum(each.n_bytes for each in inputs)
     return ms, n_results, n_kept, n_bytes
 
@@ -86,14 +68,10 @@ def rows_kept(settings: Settings) -> Measurement:
 def time_of_batches(settings: Settings) -> Measurement:
     """Time of a batch with unbounded windows over one with those of the condition."""
     took, _ = _raced(settings)
-    ratios = [
-        above / below
-        for rounds in zip(*took.values(), strict=True)
-        for above, below in zip(*rounds, strict=True)
-    ]
+    by_round = ratios(took)
     told = ", ".join(f"{name} {spread([*chain(*rounds)])}" for name, rounds in took.items())
-    note = f"later batches (ms): {told}; ratios {spread(ratios)}"
-    return Measurement(median(ratios), note, {"ms": took})
+    note = f"later batches (ms): {told}; ratios {spread(by_round)}"
+    return Measurement(median(by_round), note, {"ms": took})
 
 
 RUNS: Runs = {"joins_bounds_rows": rows_kept, "joins_bounds_time": time_of_batches}
