@@ -76,7 +76,7 @@ class ProjectOperator(Operator):
         text = next((each for each in self._step.projections if name_of(each) == time), "")
         lag = lag_of(text, site.times)
         if lag is None or site.clock is None:
-            bounded = [each for each, lag in site.times.items() if lag < LONGEST]
+            bounded = [each for each, lag in site.times.items() if 0 <= lag < LONGEST]
             known = ", ".join(bounded) or "none of its columns"
             msg = (
                 f"query {self.query!r}: {time!r} is no event time of its results; output columns "

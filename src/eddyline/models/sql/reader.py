@@ -374,7 +374,7 @@ class _Reader:
         if statement.exists:
             asked = statement.exists[0]
             message = f"{asked.said} is not supported beside MODEL; write a JOIN"
-            statement.refuse(message, statement.part(asked.conjunct).start)
+            statement.refuse(message, statement.part(asked.node).start)
 
 
 def _projected(scope: Scope, items: Sequence[Item]) -> Node:

@@ -28,7 +28,7 @@ from eddyline.sql.parsing import offset_of, refuse
 from eddyline.sql.types import BOOLEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlglot import Expr
 
@@ -125,17 +125,18 @@ class Conditions:
 
     def add(self, word: str, tree: Expr) -> None:
         """Sort the conjuncts of a condition of ON or WHERE; some are not run yet."""
-        self._word = word
-        asked = [each.conjunct for each in self.statement.exists]
         for conjunct in self.statement.conjuncts(tree):
-            if any(conjunct.tree is each for each in asked):
-                continue
-            check_is_row_wise(conjunct.tree, self.statement.text, word, self._calls.functions)
-            call = self._calls.call(conjunct.tree)
-            if call is None:
-                self._add_conjunct(conjunct, self._names.inputs(conjunct, self._word))
-            else:
-                self._add_call(call)
+            self.add_conjunct(word, conjunct)
+
+    def add_conjunct(self, word: str, conjunct: Fragment) -> None:
+        """Add a conjunct of ON or WHERE, in which no subquery stands."""
+        self._word = word
+        check_is_row_wise(conjunct.tree, self.statement.text, word, self._calls.functions)
+        call = self._calls.call(conjunct.tree)
+        if call is None:
+            self._add_conjunct(conjunct, self._names.inputs(conjunct, self._word))
+        else:
+            self._add_call(call)
 
     def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         """Add a conjunct that reads one input, or none."""
@@ -186,6 +187,20 @@ class _InSide:
         """Return a text of this side as it may stand beside ``=``."""
         return text if self.is_operand else f"({text})"
 
+    def within(self, around: str) -> _InSide:
+        """Return the side with other texts, in which its own stand at ``{}``."""
+        own, qualified = (around.format(each) for each in (self.own, self.qualified))
+        return replace(self, own=own, qualified=qualified, is_operand=False)
+
+
+_NULL, _ALWAYS = "({}) IS NULL", "({}) IS NULL OR true"
+"""Keys of rows: whether a value is NULL, and one that all rows have."""
+
+
+def _equality(sides: Iterable[_InSide]) -> str:
+    """Return the equality of two sides, over qualified columns."""
+    return " = ".join(each.operand(each.qualified) for each in sides)
+
 
 class JoinConditions(Conditions):
     """The conditions of a query over several inputs; see ``Conditions``."""
@@ -193,11 +208,12 @@ class JoinConditions(Conditions):
     def __init__(
         self, statement: Statement, calls: Calls, names: JoinNames, items: Sequence[FromItem]
     ) -> None:
-        super().__init__(statement, calls, names, [each.name for each in items])
+        super().__init__(statement, calls, names, [])
         self._scoped = names
-        self._times = {each.name: each.time for each in items if each.time is not None}
-        types = {each.name: each.columns.get(each.time or "") for each in items}
-        self.bounds = TimeBounds({name: types[name] == "timestamp_ntz" for name in self._times})
+        self._times: dict[str, str] = {}
+        timed = [each for each in items if each.time is not None]
+        types = {each.columns.get(each.time or "") for each in timed}
+        self.bounds = TimeBounds(is_local=types == {"timestamp_ntz"})
         self.keys = Keys()
         self.equalities: list[str] = []
         """As written, with every column qualified."""
@@ -214,6 +230,11 @@ class JoinConditions(Conditions):
         its text, the list of conditions that it then leaves (empty if it stays), its offset."""
         self._no_keys: list[tuple[frozenset[str], str, str, int]] = []
         """Equalities that cannot be keys: inputs, text, reason and offset of each."""
+
+    def add_input(self, name: str, items: Sequence[FromItem]) -> None:
+        """Let conditions read one more relation: one of FROM, or one that holds several."""
+        self.predicates[name] = []
+        self._times |= {each.name: each.time for each in items if each.time is not None}
 
     def connect(self) -> None:
         """Turn the later equalities into keys where inputs have none, and check all inputs.
@@ -243,8 +264,9 @@ class JoinConditions(Conditions):
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
         """Add the equality of two columns of one type that USING names at an offset."""
-        sides = [(each.input, identifier(each.column)) for each in (left, right)]
-        self._add_equality(sides, f"{left.text} = {right.text}", start)
+        places = [self._scoped.place_of(each) for each in (left, right)]
+        sides = [(each.input, identifier(each.column)) for each in places]
+        self._add_equality(sides, " = ".join(each.text for each in places), start)
         if all(self._times.get(each.input) == each.column for each in (left, right)):
             self.bounds.limit(left.input, right.input, 0)
             self.bounds.limit(right.input, left.input, 0)
@@ -263,16 +285,40 @@ class JoinConditions(Conditions):
         self.bounds.add(part.tree, stream_of)
 
     def add_in(self, asked: Exists, outer: Scope) -> None:
-        """Add the equalities of ``(x, y) IN (SELECT …)``; none of EXISTS.
+        """Add what ``(x, y) [NOT] IN (SELECT …)`` asks of its rows; EXISTS adds nothing.
 
         Args:
-            asked: the conjunct.
+            asked: the condition.
             outer: what the values before IN may read; the output columns read the current scope.
         """
         if not asked.compared:
             return
         columns = self.statement.items_of(asked.select)
-        start, inner = self.statement.part(asked.conjunct).start, self._scoped.scope
+        start = self.statement.part(asked.node).start
+        self._check_in(asked, columns, start)
+        self._word, inner = "IN", self._scoped.scope
+        pairs = []
+        for value, column in zip(asked.compared, columns, strict=True):
+            side = self._in_side(unaliased(column, self.statement)[1])
+            self._scoped.scope = outer
+            pairs.append((side, self._in_side(self.statement.part(value))))
+            self._scoped.scope = inner
+        of_select, before_in = pairs[0]
+        if asked.asks == "equal":
+            for pair in pairs:
+                self._add_in(pair, start)
+        elif asked.asks == "unknown":
+            self.conditions.append(f"({' AND '.join(map(_equality, pairs))}) IS NULL")
+            self._add_in((of_select.within(_ALWAYS), before_in.within(_ALWAYS)), start)
+        elif asked.asks == "null":
+            if of_select.inputs == [self.partner]:  # others need not be kept
+                self.predicates[self.partner].append(SqlPredicate(_NULL.format(of_select.own)))
+            self._add_in((of_select.within(_NULL), before_in.within(_ALWAYS)), start)
+        else:
+            self._add_in((of_select.within(_ALWAYS), before_in.within(_NULL)), start)
+
+    def _check_in(self, asked: Exists, columns: Sequence[Fragment], start: int) -> None:
+        """Refuse IN whose sides are not single values, as many on both."""
         for column in columns:
             if column.tree.is_star:
                 message = "IN (SELECT *) is not supported yet; name the columns"
@@ -283,17 +329,10 @@ class JoinConditions(Conditions):
                 f"{len(asked.compared)} before IN, {len(columns)} in SELECT"
             )
             refuse(message, self.statement.text, columns[0].start)
-        self._word = "IN"
-        for value, column in zip(asked.compared, columns, strict=True):
-            _, own = unaliased(column, self.statement)
-            if any(isinstance(each.unnest(), exp.Tuple) for each in (value, own.tree)):
-                message = "IN (SELECT …) of rows in rows, or without values, is not supported yet"
-                self.statement.refuse(message, start)
-            sides = [self._in_side(own)]
-            self._scoped.scope = outer
-            sides.append(self._in_side(self.statement.part(value)))
-            self._scoped.scope = inner
-            self._add_in(sides, start)
+        sides = [unaliased(each, self.statement)[1].tree for each in columns]
+        if any(isinstance(each.unnest(), exp.Tuple) for each in (*sides, *asked.compared)):
+            message = "IN (SELECT …) of rows in rows, or without values, is not supported yet"
+            self.statement.refuse(message, start)
 
     def _in_side(self, part: Fragment) -> _InSide:
         self._calls.check_none(part.tree)
@@ -304,10 +343,10 @@ class JoinConditions(Conditions):
         is_operand = isinstance(part.tree, exp.Column | exp.Literal | exp.Paren | exp.Anonymous)
         return _InSide(inputs, own, self._scoped.qualified(part, self._word), is_operand)
 
-    def _add_in(self, sides: Sequence[_InSide], start: int) -> None:
+    def _add_in(self, sides: tuple[_InSide, _InSide], start: int) -> None:
         """Add the equality of an output column and a value before IN."""
         inputs = list(dict.fromkeys(name for each in sides for name in each.inputs))
-        written = " = ".join(each.operand(each.qualified) for each in sides)
+        written = _equality(sides)
         if [len(each.inputs) for each in sides] == [1, 1] and len(inputs) == 2:
             self._add_equality([(each.inputs[0], each.own) for each in sides], written, start)
         elif inputs == [self.partner]:
@@ -347,7 +386,7 @@ class JoinConditions(Conditions):
         pairs = [named for each in trees if (named := self._named(each))]
         keys: list[tuple[Side, Side]] = []
         for pair in pairs:
-            sides = null_safe_sides(pair, self._scoped.scope.inputs)
+            sides = null_safe_sides(pair, self._scoped.columns_of)
             if isinstance(sides, str):
                 names = frozenset(name for name, _ in pair)
                 self._no_keys.append((names, written, sides, part.start))
@@ -396,8 +435,7 @@ class JoinConditions(Conditions):
 
     def _add_equality(self, sides: Sequence[tuple[str, str]], written: str, start: int) -> None:
         """Add an equality of two expressions, each of one input, as written at an offset."""
-        inputs = self._scoped.scope.inputs
-        a, b = (side_of(name, text, inputs[name]) for name, text in sides)
+        a, b = (side_of(name, text, self._scoped.columns_of(name)) for name, text in sides)
         asked = self.conditions if self.partner else self.residual
         if isinstance(a, str) or isinstance(b, str):
             why = a if isinstance(a, str) else str(b)
@@ -500,7 +538,7 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
 
 
 def null_safe_sides(
-    sides: Iterable[tuple[str, str]], inputs: Mapping[str, Mapping[str, str]]
+    sides: Iterable[tuple[str, str]], columns_of: Callable[[str], Mapping[str, str]]
 ) -> list[tuple[Side, Side]] | str:
     """Return ``a <=> b`` as two equalities of keys, or in words why that is impossible.
 
@@ -510,7 +548,7 @@ def null_safe_sides(
     nulls: list[Side] = []
     values: list[Side] = []
     for name, text in sides:
-        side = side_of(name, text, inputs[name])
+        side = side_of(name, text, columns_of(name))
         if isinstance(side, str):
             return side
         kind = side.type

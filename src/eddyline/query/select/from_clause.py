@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Union
 
 from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.cql import window_of
 from eddyline.query.query import (
-    LONGEST,
     NOW,
     UNBOUNDED,
-    RangeWindow,
     SessionWindow,
     SlideWindow,
 )
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
-from eddyline.query.select.statement import Exists, Scope, is_right
+from eddyline.query.select.statement import Exists, Scope
 from eddyline.query.select.with_clause import LATER
 from eddyline.registry import unknown
 from eddyline.sql.parsing import offset_of, refuse
@@ -33,9 +31,11 @@ if TYPE_CHECKING:
     from eddyline.query.query import JoinKind, Query, Window
     from eddyline.query.select.grammar import Span
     from eddyline.query.select.statement import Statement
-    from eddyline.query.select.time_bounds import TimeBounds
 
-_KINDS: Mapping[tuple[str, str], JoinKind] = {
+ItemKind = Union["JoinKind", Literal["full"]]
+"""The way in which an item of FROM is joined."""
+
+_KINDS: Mapping[tuple[str, str], ItemKind] = {
     ("", ""): "inner",
     ("", "INNER"): "inner",
     ("", "CROSS"): "inner",
@@ -47,8 +47,10 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
     ("", "SEMI"): "semi",
     ("LEFT", "ANTI"): "anti",
     ("", "ANTI"): "anti",
+    ("FULL", ""): "full",
+    ("FULL", "OUTER"): "full",
 }
-"""Joins by side and kind, as sqlglot calls them; ``Statement.sources`` has turned RIGHT around."""
+"""Joins by side and kind, as sqlglot calls them; that of a RIGHT JOIN has its sides turned."""
 
 
 OF_FILTERS = "here a row passes or not whatever the other rows are"
@@ -83,6 +85,10 @@ class FromItem:
     window: Window
     time: str | None = None
     """The column of its event time; None if it is a table, or if the text does not tell it."""
+    is_table: bool = False
+    """Whether it is a table by its name."""
+    place: int = 1
+    """Its number in FROM, where EXISTS and IN follow."""
 
     @property
     def states_window(self) -> bool:
@@ -111,8 +117,18 @@ class FromItem:
             return None if where is None else where.this
         return None if self.added is None else self.added.args.get("on")
 
+    def said(self, statement: Statement) -> tuple[str, int]:
+        """Return the words that add it, and their offset."""
+        if isinstance(self.added, Exists):
+            return self.added.said, statement.part(self.added.node).start
+        return ("FROM", self.start) if self.added is None else words_of(self.added, statement)
+
+    def window_start(self, statement: Statement) -> int:
+        """Return the offset of the bracket that opens its window."""
+        return statement.tokens[_window_spans(self.table)[0][0] - 1].start
+
     @property
-    def kind(self) -> JoinKind:
+    def kind(self) -> ItemKind:
         """The way in which it is joined with those before it."""
         if isinstance(self.added, Exists):
             return "anti" if self.added.is_negated else "semi"
@@ -156,7 +172,7 @@ class FromReader:
         """Tables that the query reads alone, in the place of a stream."""
 
     def items(self) -> list[FromItem]:
-        """Return the items as they were written; only inner joins of streams are run yet."""
+        """Return the items as they were written."""
         if not self._is_join and self._no_window:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
@@ -164,82 +180,14 @@ class FromReader:
             if isinstance(join, exp.Join):
                 self._check_join(join)
             item = self._item(source, join) if made is None else self._subquery(source, join, *made)
-            self._check_name(item, items)
-            items.append(item)
+            of_from = [each for each in items if not isinstance(each.added, Exists)]
+            self._check_name(item, of_from)
+            items.append(replace(item, place=len(items) + 1))
         if self._is_join or self._no_window != OF_FILTERS:
             items = [replace(each, window=self._window(each)) for each in items]
         if self._is_join:
             self._check_joined(items)
-        for each in items:
-            if each.kind != "inner":
-                self._check_partners(each, items)
         return items
-
-    def _check_partners(self, right: FromItem, items: Sequence[FromItem]) -> None:
-        """Refuse joins of which a row without a partner is not known, or not known yet."""
-        said, at = self._said(right)
-        left = items[0]
-        if len(items) > 2:
-            message = f"{said} is not supported yet beside another join; it takes two inputs"
-            self._statement.refuse(message, at)
-        if self._statement.emits not in (None, "istream"):
-            message = f"{said} with {self._statement.emits.upper()} is not supported yet"
-            self._statement.refuse(message, at)
-        if self._is_table(left):
-            message = f"{said} of the table {left.name!r}, whose rows come at no instant, is not"
-            instead = "end" if is_right(right.added) else "begin"
-            self._statement.refuse(f"{message} supported; {instead} with a stream", left.start)
-        for each in items:
-            if each.window.counts is not None:
-                spans = _window_spans(each.table)
-                message = f"{said} over a window of N rows is not supported yet; write [RANGE …]"
-                self._statement.refuse(message, self._opening(spans[0]))
-
-    def _said(self, item: FromItem) -> tuple[str, int]:
-        """Return the words that add an item, and their offset."""
-        if isinstance(item.added, Exists):
-            return item.added.said, self._statement.part(item.added.conjunct).start
-        return ("FROM", item.start) if item.added is None else self._words(item.added)
-
-    def bounded(self, items: Sequence[FromItem], bounds: TimeBounds) -> list[FromItem]:
-        """Return the items of a join with the windows that follow from bounds of event times.
-
-        Results of DSTREAM and RSTREAM depend on the windows themselves, so there none follows.
-
-        Raises:
-            NotSupportedError: the first input of a join that is not inner has no end of its window.
-        """
-        found: dict[str, int] = {}
-        if self._statement.emits in (None, "istream"):
-            streams = [each for each in items if not self._is_table(each)]
-            stated = (each.window.length if each.states_window else None for each in streams)
-            found = bounds.lengths(dict(zip([each.name for each in streams], stated, strict=True)))
-        made = [
-            replace(each, window=RangeWindow(found[each.name], is_derived=True))
-            if each.name in found
-            else each
-            for each in items
-        ]
-        self._check_end(made[0], made[-1])
-        return made
-
-    def _check_end(self, left: FromItem, right: FromItem) -> None:
-        """Refuse a join that is not inner if a row of its first input may always find a partner."""
-        if right.kind == "inner" or left.window.length < LONGEST or self._is_table(right):
-            return
-        bound = ""
-        if left.time is not None and right.time is not None:
-            times = (f"{each.name}.{each.time}" for each in (right, left))
-            bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
-        message = (
-            f"{self._said(right)[0]} needs a window behind {left.name!r}, such as {left.name} "
-            f"[RANGE 10 MINUTES]{bound}: without one a partner may always come, so that no row is "
-            f"without one"
-        )
-        self._statement.refuse(message, left.start)
-
-    def _is_table(self, item: FromItem) -> bool:
-        return item.query is None and item.stream in self._tables
 
     def _check_joined(self, items: Sequence[FromItem]) -> None:
         """Refuse windows that say when results are given, not how long a row can be joined."""
@@ -283,15 +231,11 @@ class FromReader:
 
     def _check_join(self, join: exp.Join) -> None:
         if _kind_of(join) is None or not isinstance(join.this, exp.Table | exp.Subquery):
-            shown, at = self._words(join)
-            message = f"{shown} is not supported yet; inner, LEFT, RIGHT, SEMI and ANTI joins are"
+            shown, at = words_of(join, self._statement)
+            message = (
+                f"{shown} is not supported yet; inner, LEFT, RIGHT, FULL, SEMI and ANTI joins are"
+            )
             self._statement.refuse(message, at)
-
-    def _words(self, join: exp.Join) -> tuple[str, int]:
-        """Return the words of a join, and their offset."""
-        tokens, name = self._statement.tokens[join.meta[FIRST] :], offset_of(join.this)
-        words = [token.text.upper() for token in tokens if token.start < name]
-        return " ".join(words) or "this join", tokens[0].start
 
     def _item(self, source: Expr, join: exp.Join | Exists | None) -> FromItem:
         table = self._checked_table(source)
@@ -312,7 +256,8 @@ class FromReader:
         stream = self._names[table.name.lower()]
         columns = self._columns[stream]
         name, time = table.alias or stream, self._times.get(stream)
-        return FromItem(name, stream, table, columns, None, join, UNBOUNDED, time)
+        is_table = stream in self._tables
+        return FromItem(name, stream, table, columns, None, join, UNBOUNDED, time, is_table)
 
     def _subquery(
         self,
@@ -414,7 +359,14 @@ def check_bare(statement: Statement, source: Expr) -> None:
         statement.refuse(message, offset_of(alias))
 
 
-def _kind_of(join: exp.Join) -> JoinKind | None:
+def words_of(join: exp.Join, statement: Statement) -> tuple[str, int]:
+    """Return the words of a join, and their offset."""
+    tokens, name = statement.tokens[join.meta[FIRST] :], offset_of(join.this)
+    words = [token.text.upper() for token in tokens if token.start < name]
+    return " ".join(words) or "this join", tokens[0].start
+
+
+def _kind_of(join: exp.Join) -> ItemKind | None:
     """Return the kind of a join; None if it is none of those that are run."""
     which = join.args.get("side") or "", join.args.get("kind") or ""
     return None if join.args.get("method") else _KINDS.get(which)

@@ -18,7 +18,8 @@ from sqlglot import exp
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import LONGEST, UNBOUNDED, WINDOW, Input, Query, StayWindow
-from eddyline.query.select.conditions import Calls, Conditions, JoinConditions
+from eddyline.query.select.alternatives import alternatives
+from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import OF_FILTERS, FromReader
 from eddyline.query.select.groups import (
     AggregateCalls,
@@ -26,18 +27,16 @@ from eddyline.query.select.groups import (
     aggregation_of,
     calls_in,
 )
+from eddyline.query.select.joined import LATEST, JoinReader, Relation
 from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import (
     Exists,
-    JoinedNames,
     JoinNames,
     Named,
     Names,
     Statement,
     identifier,
-    is_right,
     is_star,
-    outputs_of,
 )
 from eddyline.query.steps import ReadStep, carries, steps
 from eddyline.sql.analysis import Expression, check_is_row_wise
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.query.query import Emits
     from eddyline.query.select.from_clause import FromItem, Subquery
     from eddyline.query.select.statement import Fragment
 
@@ -153,13 +151,11 @@ class _Reader:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         known = self._columns, self._tables, self._times
-        source = FromReader(statement, *known, no_window, made)
-        items = source.items()
+        items = FromReader(statement, *known, no_window, made).items()
+        if len(items) > 1 and aggregation is None:
+            return self._joins(statement, items)
         if len(items) > 1:
-            if aggregation is None:
-                query = self._join(statement, source, items)
-            else:
-                query = self._grouped_join(statement, items)
+            query = self._grouped_join(statement, items)
         elif said is None:
             query = self._filter(statement, items[0])
         else:
@@ -264,14 +260,20 @@ class _Reader:
         is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
         return text if is_named else f"{text} AS {identifier(' '.join(column.text.split()))}"
 
-    def _join(self, statement: Statement, source: FromReader, items: Sequence[FromItem]) -> Query:
-        """Read a query over several inputs."""
-        names = JoinNames(statement.text)
-        conditions = self._connected(statement, items, names)
-        self._row_wise(statement.output_columns)
-        outputs = outputs_of(statement, names, names.qualified, lambda _, each: each.text)
-        items = source.bounded(items, conditions.bounds)
-        return _joined(statement, items, conditions, outputs, statement.emits or "istream")
+    def _joins(self, statement: Statement, items: Sequence[FromItem]) -> Part:
+        """Read a query over several inputs: UNION ALL of the alternatives of its WHERE."""
+        by_select = {
+            id(each.added.select): each for each in items if isinstance(each.added, Exists)
+        }
+        of_from = [each for each in items if id(each) not in {id(a) for a in by_select.values()}]
+        made = []
+        for each in alternatives(statement):
+            asked = [replace(by_select[id(one.select)], added=one) for one in each.asked]
+            reader = JoinReader(statement, self._calls, [*of_from, *asked])
+            reader.read(each.plain)
+            query = reader.query(reader.outputs(), statement.emits or "istream")
+            made.append(Part(statement, query, reader.relations))
+        return Part(statement, union_of(made), made[0].relations, read=made[0].query)
 
     def _grouped_join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
         """Read aggregates over a join: over a subquery with the columns that they read.
@@ -281,14 +283,20 @@ class _Reader:
         """
         self._check_grouped_join(statement, items)
         self._check_where(statement)
-        inputs = JoinNames(statement.text)
-        conditions = self._connected(statement, items, inputs)
-        names = JoinedNames(statement.text, inputs.scope)
+        where = statement.tree.args.get("where")
+        reader = JoinReader(statement, self._calls, items, derives=False)
+        reader.read([] if where is None else statement.conjuncts(where.this))
+        joined = reader.closed()
+        assert joined.held is not None
+        names = JoinNames(statement.text)
+        names.scope = reader.names.scope
+        names.held = dict.fromkeys((each.name for each in items), joined.held)
         calls = AggregateCalls(statement, names, self._calls, self._known)
         grouping, window, projections, times = GroupReader(calls).read(UNBOUNDED)
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
-        columns = [f"{each.text} AS {identifier(name)}" for each, name in names.called.items()]
+        called = joined.held.called
+        columns = [f"{each.text} AS {identifier(name)}" for each, name in called.items()]
         timed = [each for each in items if each.time is not None]
         instants = [Named(each.name, each.time or "").text for each in timed]
         if len(timed) == 1:
@@ -299,9 +307,9 @@ class _Reader:
             columns += [f"{instants[at]} AS {TIME}{at}" for at in ending]
             if ending:
                 window = StayWindow(tuple((f"{TIME}{at}", timed[at].window) for at in ending))
-        joined = _joined(statement, items, conditions, (*columns, f"{latest} AS {LATEST}"))
-        name = " ⋈ ".join(each.name for each in items)
-        rows = Input(name, name, window, (), items[0].start, replace(joined, time=LATEST))
+        query = reader.query((*columns, f"{latest} AS {LATEST}"))
+        name = joined.name
+        rows = Input(name, name, window, (), items[0].start, replace(query, time=LATEST))
         plain = Query((rows,), (), (), (), projections, statement.emits, statement.text)
         return replace(plain, grouping=grouping)
 
@@ -314,66 +322,14 @@ class _Reader:
             statement.refuse(message, statement.emits_at)
         for each in items:
             if each.kind != "inner":
-                word = f"{'RIGHT' if is_right(each.added) else each.kind.upper()} JOIN"
-                word = each.added.said if isinstance(each.added, Exists) else word
+                word, _ = each.said(statement)
                 statement.refuse(f"{said.said} beside {word} {_IN_TWO}", said.start)
             if each.window.counts is not None:
                 what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
-            if each.time is None and each.stream not in self._tables:
+            if each.time is None and not each.is_table:
                 of = f"{each.name!r}, which does not keep the event time of a stream,"
                 statement.refuse(f"{said.said} over a join of {of} {_IN_TWO}", each.start)
-
-    def _connected(
-        self, statement: Statement, items: Sequence[FromItem], names: JoinNames
-    ) -> JoinConditions:
-        """Return the conditions of a join, whose inputs are added to the names."""
-        conditions = JoinConditions(statement, self._calls, names, items)
-        called = {
-            item.stream.lower(): f"{item.stream} is called {item.name} here" for item in items
-        }
-        later = {item.name.lower(): f"{item.name} is joined after this ON" for item in items}
-        names.scope = replace(names.scope, hints={**called, **later})
-        for item in items:
-            before, word = names.scope, "ON"
-            conditions.partner = item.name if item.kind != "inner" else ""
-            for left, right in names.add(item.name, item.columns, item.using):
-                conditions.add_using(left, right, item.start)
-            if isinstance(item.added, Exists):
-                word, names.scope = f"WHERE of {item.added.said}", names.scope.preferring(item.name)
-                self._check_asked(statement, names, item.added)
-                conditions.add_in(item.added, before)
-            if item.on is not None:
-                conditions.add(word, item.on)
-            if item.kind in ("semi", "anti"):
-                hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
-                names.scope = replace(before, hints={**called, **hint})
-            if is_right(item.added):
-                names.scope = names.scope.written_first(item.name, len(item.using))
-        kind, conditions.partner = items[-1].kind, ""
-        conditions.absent = items[-1].name if kind == "left" else ""
-        if kind not in ("semi", "anti"):
-            names.scope = replace(names.scope, hints=called)
-        _add_where(conditions)
-        conditions.connect()
-        return conditions
-
-    def _check_asked(self, statement: Statement, names: JoinNames, asked: Exists) -> None:
-        """Refuse EXISTS and IN of output columns that cannot be computed row by row."""
-        for column in self._row_wise(statement.items_of(asked.select)):
-            names.inputs(column, f"output column {column.text!r}")
-
-    def _row_wise(self, columns: Sequence[Fragment]) -> list[Fragment]:
-        """Return output columns that are no stars.
-
-        Raises:
-            NotSupportedError: one needs more than one row, or calls a function of the user.
-        """
-        plain = [each for each in columns if not is_star(each.tree)]
-        for each in plain:
-            self._calls.check_none(each.tree)
-            check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
-        return plain
 
 
 _IN_TWO = (
@@ -382,30 +338,9 @@ _IN_TWO = (
 )
 """What errors say of aggregates over joins that are refused."""
 
-LATEST, TIME = "__latest", "__time"
-"""The column of joined rows that is their event time, which is that of the latest row; and those
-with the event times of inputs, a number behind it. No other column ends like these."""
-
-
-def _joined(
-    statement: Statement,
-    items: Sequence[FromItem],
-    conditions: JoinConditions,
-    projections: Sequence[str],
-    emits: Emits = "istream",
-) -> Query:
-    """Return a join of inputs."""
-    return Query(
-        _inputs(items, conditions),
-        conditions.keys.classes(),
-        tuple(conditions.equalities),
-        tuple(conditions.residual),
-        tuple(projections),
-        emits,
-        statement.text,
-        kind=items[-1].kind,
-        conditions=tuple(conditions.conditions),
-    )
+TIME = "__time"
+"""The columns of joined rows with the event times of inputs, with a number behind it. No other
+column ends like these."""
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
@@ -450,20 +385,29 @@ Spark type ("?" if the text does not tell it)."""
 class Part:
     """A statement that was read: one SELECT of UNION ALL, or a subquery."""
 
-    def __init__(self, statement: Statement, query: Query, items: Sequence[FromItem]) -> None:
+    def __init__(
+        self,
+        statement: Statement,
+        query: Query,
+        relations: Sequence[FromItem | Relation],
+        *,
+        read: Query | None = None,
+    ) -> None:
         self.statement = statement
         self.query = query
-        self._items = items
+        self.relations = relations
+        self._read = query if read is None else read
+        """The query that says what output columns are: of UNION ALL the first."""
 
     @cached_property
     def _types(self) -> Mapping[str, str]:
         """The types of the columns that output columns are of."""
-        if self.query.is_join:
+        if self._read.is_join:
             return {}
-        types = dict.fromkeys(self.query.calls, "boolean")
-        types |= {each.call.column: OTHER.text for over in self.query.overs for each in over.calls}
-        read, grouping = self._items[0].columns, self.query.grouping
-        if (joined := self.query.inputs[0].query) is not None and len(self._items) > 1:
+        types = dict.fromkeys(self._read.calls, "boolean")
+        types |= {each.call.column: OTHER.text for over in self._read.overs for each in over.calls}
+        read, grouping = self.relations[0].columns, self._read.grouping
+        if (joined := self._read.inputs[0].query) is not None and len(self.relations) > 1:
             read = dict(map(self._column_of_join, joined.projections))
         if grouping is None:
             return {**read, **types}
@@ -477,26 +421,26 @@ class Part:
         assert tree is not None
         column = tree.unalias()
         parts = [each.name for each in column.parts] if isinstance(column, exp.Column) else [""]
-        columns = next((each.columns for each in self._items if each.name == parts[0]), {})
+        columns = next((each.columns for each in self.relations if each.name == parts[0]), {})
         return tree.alias_or_name, columns.get(parts[-1], OTHER.text)
 
     @cached_property
     def outputs(self) -> list[Output]:
         """The output columns, for a query around this one or beside it."""
         found: list[Output] = []
-        for at, text in enumerate(self.query.projections):
+        for at, text in enumerate(self._read.projections):
             tree = _column_of(text)
             if tree is None:
                 found.append((at, "", OTHER.text))
             elif isinstance(tree, exp.Star) and not any(tree.args.values()):
-                found += [(at, name, kind) for name, kind in self._items[0].columns.items()]
+                found += [(at, name, kind) for name, kind in self.relations[0].columns.items()]
             else:
                 found.append((at, tree.alias_or_name, self._type(text, tree.unalias())))
         return found
 
     def _type(self, text: str, tree: Expr) -> str:
         parts = [each.name for each in tree.parts] if isinstance(tree, exp.Column) else []
-        for item in self._items if self.query.is_join and len(parts) == 2 else ():
+        for item in self.relations if self._read.is_join and len(parts) == 2 else ():
             if item.name == parts[0]:
                 return item.columns.get(parts[1], OTHER.text)
         return _type_of(text, self._types, tree)
@@ -566,6 +510,6 @@ def union_of(parts: Sequence[Part]) -> Query:
     if not others:
         return first.query
     inputs = tuple(each for part in parts for each in part.query.inputs)
-    queries = tuple(part.query for part in parts)
+    queries = tuple(query for part in parts for query in part.query.parts or (part.query,))
     text = first.statement.text
     return Query(inputs, (), (), (), first.query.projections, None, text, parts=queries)

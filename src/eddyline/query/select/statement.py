@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 from sqlglot import TokenType, exp
 
@@ -52,11 +52,13 @@ class Fragment:
     start: int
     end: int
     """The offset behind its last character."""
+    around: tuple[str, str] = ("", "")
+    """What the query does not write before and behind it."""
 
     @property
     def text(self) -> str:
         """The expression as it was written."""
-        return self.query[self.start : self.end]
+        return self.rewritten(())
 
     @property
     def columns(self) -> list[exp.Column]:
@@ -65,27 +67,53 @@ class Fragment:
 
     def rewritten(self, changes: Iterable[tuple[int, int, str]]) -> str:
         """Return the text with other text between some offsets."""
-        pieces, position = [], self.start
+        (before, behind), position = self.around, self.start
+        pieces = [before]
         for start, end, text in changes:
             pieces += [self.query[position:start], text]
             position = end
-        return "".join([*pieces, self.query[position : self.end]])
+        return "".join([*pieces, self.query[position : self.end], behind])
+
+    def negated(self, *, is_null_true: bool) -> Fragment:
+        """Return NOT of a condition; of one that is NULL that is NULL, or true."""
+        before, behind = ("NOT coalesce((", "\n), false)") if is_null_true else ("NOT (", "\n)")
+        tree = exp.Not(this=exp.Paren(this=self.tree.copy()))
+        if is_null_true:
+            tree = exp.Not(this=exp.Coalesce(this=self.tree.copy(), expressions=[exp.false()]))
+        around = before + self.around[0], self.around[1] + behind
+        return replace(self, tree=tree, around=around)
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """A conjunct of WHERE that is ``[NOT] EXISTS (SELECT …)`` or ``x IN (SELECT …)``."""
+    """A condition of WHERE that is ``[NOT] EXISTS (SELECT …)`` or ``x [NOT] IN (SELECT …)``."""
 
-    conjunct: Expr
+    node: Expr
     select: exp.Select
     is_negated: bool
     compared: Sequence[Expr] = ()
     """The values before IN; none of EXISTS."""
+    asks: Literal["equal", "unknown", "null", "any"] = "equal"
+    """Which rows of the SELECT are asked for: those whose values equal the values before IN; those
+    of which that is unknown; those with a NULL value; or, if the value before IN is NULL, all."""
 
     @property
     def said(self) -> str:
-        """The words of the conjunct, for errors."""
+        """The words of the condition, for errors."""
         return "IN (SELECT …)" if self.compared else "EXISTS"
+
+
+def asked_by(tree: Expr) -> Exists | None:
+    """Return EXISTS or IN if a condition is one, or NOT of one, perhaps in parentheses."""
+    inner, is_negated = unnegated(tree)
+    if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
+        return Exists(tree, inner.this, is_negated)
+    query = inner.args.get("query") if isinstance(inner, exp.In) else None
+    if query is None or not isinstance(query.this, exp.Select):
+        return None
+    left = inner.this.unnest()
+    compared = (isinstance(left, exp.Tuple) and left.expressions) or [inner.this]
+    return Exists(tree, query.this, is_negated, compared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,12 +250,6 @@ class Statement:
             for join in each.select.args.get("joins") or ():
                 message = f"{each.said} over several inputs is not supported yet"
                 self.refuse(message, offset_of(join.this))
-            if each.is_negated and each.compared:
-                message = (
-                    "NOT IN (SELECT …) is not supported: a NULL among its values drops every row; "
-                    "write NOT EXISTS (SELECT 1 … WHERE … = …)"
-                )
-                self.refuse(message, self.part(each.conjunct).start)
         known = [tree for each in asked for tree in (each.select, each.select.parent)]
         made = [source for source, _ in self.sources if any(self._selects(source))]
         for node in self.tree.walk(prune=lambda each: any(each is source for source in made)):
@@ -235,7 +257,7 @@ class Statement:
             if isinstance(node, exp.Subquery | exp.Select) and not is_known:
                 message = (
                     "a subquery is not supported yet here; it may stand in FROM, or in [NOT] "
-                    "EXISTS (SELECT …) or IN (SELECT …) between the ANDs of WHERE"
+                    "EXISTS (SELECT …) or [NOT] IN (SELECT …) between AND, OR and NOT of WHERE"
                 )
                 self.refuse(message, offset_of(node))
 
@@ -258,19 +280,12 @@ class Statement:
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
-        """Items of FROM, each with what adds it; behind them those of EXISTS and IN.
-
-        ``s RIGHT JOIN t`` of two inputs is ``t LEFT JOIN s``.
-        """
+        """Items of FROM, each with what adds it; behind them those of EXISTS and IN."""
         first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
         made = [] if first is None else [(first.this, None)]
         asked = [(each.select.args.get("from_"), each) for each in self.exists]
         of_asked = [(each.this, by) for each, by in asked if each is not None]
-        found = [*made, *((join.this, join) for join in joins), *of_asked]
-        if len(found) == 2 and is_right(found[1][1]):
-            (left, _), (right, join) = found
-            return [(right, None), (left, join)]
-        return found
+        return [*made, *((join.this, join) for join in joins), *of_asked]
 
     @property
     def tables(self) -> list[exp.Table]:
@@ -285,18 +300,17 @@ class Statement:
 
     @property
     def exists(self) -> list[Exists]:
-        """The conjuncts of WHERE that are [NOT] EXISTS (SELECT …) or [NOT] IN (SELECT …)."""
+        """EXISTS and IN between AND, OR and NOT of WHERE, in the order of the text."""
         where = self.tree.args.get("where")
-        found = []
-        for conjunct in [] if where is None else self.conjuncts(where.this):
-            inner, is_negated = unnegated(conjunct.tree)
-            if isinstance(inner, exp.Exists) and isinstance(inner.this, exp.Select):
-                found.append(Exists(conjunct.tree, inner.this, is_negated))
-            query = inner.args.get("query") if isinstance(inner, exp.In) else None
-            if query is not None and isinstance(query.this, exp.Select):
-                left = inner.this.unnest()
-                compared = (isinstance(left, exp.Tuple) and left.expressions) or [inner.this]
-                found.append(Exists(conjunct.tree, query.this, is_negated, compared))
+        found, rest = [], [] if where is None else [where.this]
+        while rest:
+            tree = rest.pop()
+            if (asked := asked_by(tree)) is not None:
+                found.append(asked)
+            elif isinstance(tree, exp.And | exp.Or):
+                rest += [tree.expression, tree.this]
+            elif isinstance(tree, exp.Not | exp.Paren):
+                rest.append(tree.this)
         return found
 
     @property
@@ -456,22 +470,23 @@ class Scope:
     hints: Mapping[str, str] = field(default_factory=dict)
     """Advice on names in lower case that are no inputs."""
 
-    def joined(self, name: str, columns: Mapping[str, str], using: Sequence[Named]) -> Scope:
+    def joined(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        using: Sequence[Named],
+        *,
+        is_right: bool = False,
+    ) -> Scope:
         """Return the scope with one more input.
 
         Each name of USING stands for the column of the inputs so far from here on, and no more for
-        that of the new one; ``using`` has both.
+        that of the new one; of a RIGHT JOIN it is the other way round. ``using`` has both.
         """
         new = tuple(Named(name, column) for column in columns)
-        kept = [each for each in using if each.input != name]
+        kept = [each for each in using if (each.input == name) == is_right]
         output = (*kept, *(each for each in (*self.output, *new) if each not in using))
         return replace(self, inputs={**self.inputs, name: columns}, output=output)
-
-    def written_first(self, name: str, n_using: int) -> Scope:
-        """Return the scope in which ``*`` begins with USING and the columns of an input."""
-        using, others = self.output[:n_using], self.output[n_using:]
-        output = (*using, *sorted(others, key=lambda each: each.input != name))
-        return replace(self, output=output)
 
     def preferring(self, name: str) -> Scope:
         """Return the scope in which a bare name is that of an input's column, if it has one."""
@@ -594,15 +609,54 @@ class Mention:
     """The column's name as it is written, without the input's."""
 
 
+class Held:
+    """Inputs of a query whose rows come joined: as rows of one relation.
+
+    Args:
+        name: of the relation; that of the input if it is one.
+        inputs: the inputs in the order of FROM, and the types of their columns.
+        places: their numbers in FROM.
+    """
+
+    def __init__(
+        self, name: str, inputs: Mapping[str, Mapping[str, str]], places: Mapping[str, int]
+    ) -> None:
+        self.name = name
+        self._inputs = inputs
+        self._places = places
+        self.called: dict[Named, str] = {}
+        """The columns that texts have named so far, and what they are called in the relation."""
+        self.columns: dict[str, str] = {}
+        """The types of these, by what they are called."""
+
+    def column(self, named: Named) -> str:
+        """Return what a column of an input is called.
+
+        Of several inputs that is its name with the number of its input, as in ``k_2``: neither
+        names of inputs nor columns that nobody reads have a part in it.
+        """
+        number = self._places[named.input]
+        own = named.column if len(self._inputs) == 1 else f"{named.column}_{number}"
+        self.columns[own] = self._inputs[named.input][named.column]
+        return self.called.setdefault(named, own)
+
+
 class JoinNames(Names):
     """The names of a query over several inputs, resolved in those that were read so far."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.scope = Scope({}, ())
+        self.held: Mapping[str, Held] = {}
+        """By input, the relation whose columns texts name in the place of its own."""
 
     def add(
-        self, name: str, columns: Mapping[str, str], using: Sequence[Expr]
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        using: Sequence[Expr],
+        *,
+        is_right: bool = False,
     ) -> list[tuple[Named, Named]]:
         """Let the columns of one more input be read; return the pairs that USING makes equal."""
         own = Scope({}, ()).joined(name, columns, ())
@@ -612,8 +666,21 @@ class JoinNames(Names):
             left, _ = self.scope.resolve(parts, self._text, start, "USING")
             right, _ = own.resolve(parts, self._text, start, "USING")
             pairs.append((left, right))
-        self.scope = self.scope.joined(name, columns, [each for pair in pairs for each in pair])
+        both = [each for pair in pairs for each in pair]
+        self.scope = self.scope.joined(name, columns, both, is_right=is_right)
         return pairs
+
+    def place_of(self, named: Named) -> Named:
+        """Return the column that texts name for a column of an input."""
+        held = self.held.get(named.input)
+        return named if held is None else Named(held.name, held.column(named))
+
+    def columns_of(self, relation: str) -> Mapping[str, str]:
+        """Return the columns of an input, or of a relation that holds some, with their types."""
+        for each in self.held.values():
+            if each.name == relation:
+                return each.columns
+        return self.scope.inputs[relation]
 
     def mentions(self, part: Fragment, what: str) -> list[Mention]:
         """Return the places in a part that name a column; see ``Names``."""
@@ -630,9 +697,10 @@ class JoinNames(Names):
         return found
 
     def inputs(self, part: Fragment, what: str) -> list[str]:
-        """Return the inputs that a part reads."""
+        """Return the inputs that a part reads, or the relations that hold them."""
         self.check_no_star(part, what)
-        return list(dict.fromkeys(each.named.input for each in self.mentions(part, what)))
+        places = (self.place_of(each.named) for each in self.mentions(part, what))
+        return list(dict.fromkeys(each.input for each in places))
 
     def check_no_star(self, part: Fragment, what: str) -> None:
         """Refuse hash(*), which would read every input."""
@@ -642,7 +710,7 @@ class JoinNames(Names):
 
     def unqualified(self, part: Fragment, what: str = "") -> str:
         """Return a part's text without the inputs before its columns."""
-        return self._rewritten(part, what, _bare_name)
+        return self._rewritten(part, what, self._bare_name)
 
     def canonical(self, part: Fragment, what: str) -> str:
         """Return the text of a part over one input, or the rows of a join; see ``name_of``."""
@@ -650,12 +718,12 @@ class JoinNames(Names):
 
     def name_of(self, named: Named) -> str:
         """Return what a column is called in texts over the rows that are read: as in the schema."""
-        return named.column
+        return self.place_of(named).column
 
     def qualified(self, part: Fragment, what: str) -> str:
         """Return a part's text with every column qualified by its input."""
         self.check_no_star(part, what)
-        return self._rewritten(part, what, lambda each: each.named.text)
+        return self._rewritten(part, what, lambda each: self.place_of(each.named).text)
 
     def own_reads(self, function: FunctionPredicate, start: int) -> tuple[Sequence[str], list[str]]:
         """Return the columns of the function, without inputs before them, and these inputs."""
@@ -665,8 +733,9 @@ class JoinNames(Names):
         for text in function.reads:
             if self.scope.has(text):  # a column by its name, which need not be SQL
                 named, _ = self.scope.resolve([text], self._text, start, what)
-                reads.append(text)
-                inputs.append(named.input)
+                place = self.place_of(named)
+                reads.append(text if place == named else place.column)
+                inputs.append(place.input)
                 continue
             part = Fragment(text, parse_condition(text, f"what {what} reads"), 0, len(text))
             reads.append(self.unqualified(part, what))
@@ -678,32 +747,14 @@ class JoinNames(Names):
         mentions = self.mentions(part, what)
         return part.rewritten((each.start, each.end, write(each)) for each in mentions)
 
-
-class JoinedNames(JoinNames):
-    """The names of a query over the rows of a join, in which each column has a name of its own.
-
-    It is the column's name with the place of its input, as in ``k_2``: neither names of inputs nor
-    columns that nobody reads have a part in it.
-    """
-
-    def __init__(self, text: str, scope: Scope) -> None:
-        super().__init__(text)
-        self.scope = scope
-        self.called: dict[Named, str] = {}
-        """The columns that texts have named so far, and what they are called."""
-
-    def name_of(self, named: Named) -> str:
-        """Return what a column is called in the rows of the join, which get it."""
-        place = list(self.scope.inputs).index(named.input) + 1
-        return self.called.setdefault(named, f"{named.column}_{place}")
-
-
-def _bare_name(mention: Mention) -> str:
-    """Return the column as it is written, without its input, in backticks where it needs them."""
-    is_quoted = mention.written.startswith("`")
-    same = mention.start + len(mention.written) == mention.end  # it had no input before it
-    safe = is_quoted or same or identifier(mention.written) == mention.written
-    return mention.written if safe else quoted(mention.written)
+    def _bare_name(self, mention: Mention) -> str:
+        """Return the column as written, without its input, in backticks where it needs them."""
+        if mention.named.input in self.held:
+            return identifier(self.name_of(mention.named))
+        is_quoted = mention.written.startswith("`")
+        same = mention.start + len(mention.written) == mention.end  # it had no input before it
+        safe = is_quoted or same or identifier(mention.written) == mention.written
+        return mention.written if safe else quoted(mention.written)
 
 
 def is_star(tree: Expr) -> bool:

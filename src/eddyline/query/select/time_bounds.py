@@ -78,11 +78,11 @@ class TimeBounds:
     """Upper bounds of differences between the event times of streams.
 
     Args:
-        is_local: for each stream with a known event time, whether that is a ``TIMESTAMP_NTZ``.
+        is_local: whether the event times are ``TIMESTAMP_NTZ``.
     """
 
-    def __init__(self, is_local: Mapping[str, bool]) -> None:
-        self._is_local = bool(is_local) and all(is_local.values())
+    def __init__(self, *, is_local: bool) -> None:
+        self._is_local = is_local
         self._bounds: dict[tuple[str, str], int] = {}
         """By two streams, the most by which the first event time is later than the second (µs)."""
 
@@ -113,6 +113,11 @@ class TimeBounds:
         n_times = sum(map(abs, difference.times.values()))
         if n_times == 2 and {*sides} == {1, -1}:
             self.limit(sides[1], sides[-1], difference.shift - difference.span)
+
+    def add_all(self, other: TimeBounds) -> None:
+        """Add the bounds of another object."""
+        for (later, earlier), most in other._bounds.items():
+            self.limit(later, earlier, most)
 
     def limit(self, later: str, earlier: str, most: int) -> None:
         """Add that one event time is later than another one by at most so much (µs)."""

@@ -19,6 +19,7 @@ from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LONGEST
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import (
+    ABSENT,
     FilterStep,
     ProjectStep,
     ReadStep,
@@ -189,22 +190,23 @@ class BoundJoin:
         """The event times of the streams in results, qualified, and how far back they may be (µs).
 
         A result comes to be with its latest row, which meets the others in their windows. A row
-        without a partner is a result once its window has passed.
+        without a partner is a result once its window has passed; its partner is ``ABSENT``.
         """
         if self.step.emits != "istream":
             return {}
-        of = self.inputs if self.step.kind == "inner" else self.inputs[:1]
-        waits = 0 if self.step.kind == "inner" else 1
-        if not waits and len(self.timed) == 1:  # its row is the latest one
-            return {
-                f"{identifier(each.name)}.{identifier(each.time)}": 0 for each in of if each.time
-            }
+        is_inner = self.step.kind == "inner"
+        first = self.inputs[0].name
+        lags = {each.name: each.window.length for each in self.inputs}
+        if not is_inner:
+            lags = {first: min(lags[first] + 1, LONGEST)}
+            if self.step.kind == "left":
+                lags[self.inputs[1].name] = ABSENT
+        elif len(self.timed) == 1:  # its row is the latest one
+            lags = dict.fromkeys(lags, 0)
         return {
-            f"{identifier(each.name)}.{identifier(each.time)}": min(
-                each.window.length + waits, LONGEST
-            )
-            for each in of
-            if each.time is not None
+            f"{identifier(each.name)}.{identifier(each.time)}": lags[each.name]
+            for each in self.inputs
+            if each.time is not None and each.name in lags
         }
 
     @property

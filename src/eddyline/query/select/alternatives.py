@@ -1,0 +1,143 @@
+"""WHERE with EXISTS and IN as alternatives: SELECTs whose rows together are the results.
+
+In: the conditions of WHERE. Out: alternatives, each of which is a list of conjuncts. A conjunct is
+plain SQL, or it is EXISTS or IN, each of them negated or not. No row meets two of the alternatives,
+so UNION ALL of them has each result once.
+
+NOT moves inwards, which SQL's three truth values allow. Then WHERE is true if enough of its parts
+are true, so a part that is NULL may count as false. ``a OR b`` becomes ``a``, and ``b`` where ``a``
+is not true. ``x NOT IN (SELECT y …)`` is true if no row has ``y = x``, none has ``y`` NULL, and
+there is no row at all if ``x`` is NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from eddyline.errors import NotSupportedError
+from eddyline.query.select.statement import Exists, Fragment, asked_by
+from eddyline.sql.functions import joined_by
+from eddyline.sql.parsing import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from sqlglot import Expr
+
+    from eddyline.query.select.statement import Statement
+
+MOST = 64
+"""Most alternatives of one WHERE."""
+
+
+@dataclass(frozen=True, slots=True)
+class _All:
+    """Conditions that are all to be true."""
+
+    parts: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Any:
+    """Conditions of which one is to be true."""
+
+    parts: tuple[Condition, ...]
+
+
+Condition = Fragment | Exists | _All | _Any
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Conjuncts of WHERE."""
+
+    plain: tuple[Fragment, ...]
+    asked: tuple[Exists, ...]
+    is_never: bool = False
+    """Whether no row meets it. It stays if there is no other one."""
+
+
+def alternatives(statement: Statement) -> list[Alternative]:
+    """Return the alternatives of a statement's WHERE; one if no subquery stands under OR.
+
+    Raises:
+        NotSupportedError: there are more than ``MOST``.
+    """
+    where = statement.tree.args.get("where")
+    if where is None:
+        return [Alternative((), ())]
+    conjuncts = statement.conjuncts(where.this)
+    if not statement.exists:
+        return [Alternative(tuple(conjuncts), ())]
+    conditions = [_condition(statement, part.tree, negated=False) for part in conjuncts]
+    found: list[Alternative] = []
+    for plain, asked in _cut(conditions):
+        signs = {(id(each.select), each.asks, each.is_negated): each for each in asked}
+        is_never = any((select, asks, not sign) in signs for select, asks, sign in signs)
+        made = Alternative(tuple(plain), tuple(signs.values()))
+        if not is_never or not found:
+            found = [
+                *(each for each in found if not each.is_never),
+                replace(made, is_never=is_never),
+            ]
+        if len(found) > MOST:
+            message = f"EXISTS and IN under OR make more than {MOST} alternatives of WHERE"
+            refuse(message, statement.text, statement.part(where.this).start, NotSupportedError)
+    return found
+
+
+def _condition(statement: Statement, tree: Expr, *, negated: bool) -> Condition:
+    """Return a condition, or NOT of it, without NOT around AND and OR."""
+    if (asked := asked_by(tree)) is not None:
+        return _asked(replace(asked, is_negated=asked.is_negated != negated))
+    if not any(asked_by(node) is not None for node in tree.walk()):
+        own = statement.part(tree)
+        return own.negated(is_null_true=False) if negated else own
+    inner = tree.unnest()
+    if isinstance(inner, exp.Not):
+        return _condition(statement, inner.this, negated=not negated)
+    kind = exp.And if isinstance(inner, exp.And) else exp.Or
+    parts = [_condition(statement, each, negated=negated) for each in joined_by(kind, inner)]
+    return (_All if (kind is exp.And) != negated else _Any)(tuple(parts))
+
+
+def _asked(asked: Exists) -> Condition:
+    """Return EXISTS or IN, or the three conditions that NOT IN is."""
+    if not (asked.compared and asked.is_negated):
+        return asked
+    if len(asked.compared) > 1:
+        return _All((asked, replace(asked, asks="unknown")))
+    return _All((asked, replace(asked, asks="null"), replace(asked, asks="any")))
+
+
+def _not_true(condition: Condition) -> Condition:
+    """Return the condition that a condition is false or NULL."""
+    if isinstance(condition, Fragment):
+        return condition.negated(is_null_true=True)
+    if isinstance(condition, Exists):
+        return replace(condition, is_negated=not condition.is_negated)
+    kind = _Any if isinstance(condition, _All) else _All
+    return kind(tuple(map(_not_true, condition.parts)))
+
+
+def _cut(conditions: Sequence[Condition]) -> Iterator[tuple[list[Fragment], list[Exists]]]:
+    """Yield the alternatives of conditions that are all to be true."""
+    plain = [each for each in conditions if isinstance(each, Fragment)]
+    asked = [each for each in conditions if isinstance(each, Exists)]
+    rest = [each for each in conditions if isinstance(each, _All | _Any)]
+    if not rest:
+        yield plain, asked
+        return
+    first, *others = rest
+    same = [*plain, *asked, *others]
+    if isinstance(first, _All):
+        yield from _cut([*same, *first.parts])
+        return
+    # Plain SQL comes first: rows that it decides wait for no partner.
+    one, *more = sorted(first.parts, key=lambda each: not isinstance(each, Fragment))
+    yield from _cut([*same, one])
+    if more:
+        yield from _cut([*same, _not_true(one), _Any(tuple(more))])

@@ -1,0 +1,535 @@
+"""Reads joins: the inputs of FROM, of EXISTS and of IN as stages, each of which is one join.
+
+In: the items of FROM and the conjuncts of WHERE. Out: a query.
+
+Inner joins that follow one another are one stage. Any other join is a stage of two inputs. The
+results of a stage are an input of the next one, as a subquery with the columns that later stages
+and output columns name (``statement.Held``). ``x FULL JOIN y`` is ``x LEFT JOIN y`` and the rows of
+``y`` without a partner. ``y RIGHT JOIN x`` is ``x LEFT JOIN y``. EXISTS and IN are joins behind
+those of FROM; under OR they make alternatives (``alternatives``).
+
+A conjunct of WHERE is asked in the first stage that has its inputs. A joined row is in its window
+from its latest row on, until its first row leaves. So what a later stage joins with it is compared
+with the windows of all its rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from eddyline.query.query import LONGEST, UNBOUNDED, Input, Query, RangeWindow
+from eddyline.query.select.conditions import JoinConditions
+from eddyline.query.select.statement import (
+    Exists,
+    Held,
+    JoinNames,
+    Named,
+    identifier,
+    is_right,
+    is_star,
+    outputs_of,
+)
+from eddyline.query.select.time_bounds import TimeBounds
+from eddyline.sql.analysis import check_is_row_wise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from eddyline.query.query import Emits, JoinKind, Window
+    from eddyline.query.select.conditions import Calls
+    from eddyline.query.select.from_clause import FromItem
+    from eddyline.query.select.statement import Fragment, Statement
+
+LATEST = "__latest"
+"""The column of joined rows that is their event time, which is that of the latest row. No other
+column ends like this."""
+
+
+@dataclass(slots=True)
+class Relation:
+    """One input of a stage: an item of FROM, or the results of the stage before."""
+
+    name: str
+    items: Sequence[FromItem]
+    """The items whose columns it has, in the order of FROM."""
+    stage: Stage | None = None
+    """The stage before; None if it is an item."""
+    held: Held | None = None
+    """What its columns are called; None if it is an item."""
+
+    @property
+    def timed(self) -> list[FromItem]:
+        """The items that are no tables."""
+        return [each for each in self.items if not each.is_table]
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The columns, with their types: of results those that were named so far."""
+        return self.items[0].columns if self.held is None else self.held.columns
+
+    @property
+    def time(self) -> str:
+        """The column of its event time; of results of one stream that is its own."""
+        timed = self.timed
+        if len(timed) > 1 or timed[0].time is None:
+            return LATEST
+        own = Named(timed[0].name, timed[0].time)
+        return own.column if self.held is None else self.held.column(own)
+
+
+def _relation(item: FromItem) -> Relation:
+    return Relation(item.name, [item])
+
+
+@dataclass(slots=True)
+class Stage:
+    """One join, or one relation of which rows are filtered."""
+
+    conditions: JoinConditions
+    kind: JoinKind = "inner"
+    added: FromItem | None = None
+    """The item that a join adds which is not inner."""
+    relations: list[Relation] = field(default_factory=list)
+    """Its inputs; of a join that is not inner the first is the one whose rows are kept."""
+    twin: Stage | None = None
+    """Of a FULL JOIN: the join that has the rows of the second input without a partner."""
+
+    def add(self, relation: Relation) -> None:
+        """Add an input."""
+        self.relations.append(relation)
+        self.conditions.add_input(relation.name, relation.items)
+
+    @property
+    def held(self) -> dict[str, Held]:
+        """By item, the relation that has its columns, where that is the stage before."""
+        known = [(each, each.held) for each in self.relations]
+        return {item.name: held for each, held in known if held for item in each.items}
+
+    @property
+    def items(self) -> list[FromItem]:
+        """The items that its results have columns of, in the order of FROM."""
+        shown = self.relations[:1] if self.kind in ("semi", "anti") else self.relations
+        return sorted((item for each in shown for item in each.items), key=lambda each: each.place)
+
+    @property
+    def turns(self) -> bool:
+        """Whether it adds results in which the items so far have no row."""
+        return self.twin is not None or (self.added is not None and is_right(self.added.added))
+
+    @property
+    def bounds(self) -> TimeBounds:
+        """Bounds of event times that hold between rows that it joins, or that came joined."""
+        found = TimeBounds(is_local=False)
+        found.add_all(self.conditions.bounds)
+        for each in self.relations:
+            if each.stage is not None:
+                found.add_all(each.stage.bounds_of_results)
+        return found
+
+    @property
+    def bounds_of_results(self) -> TimeBounds:
+        """Bounds of event times that hold in its results."""
+        if self.kind not in ("semi", "anti"):
+            return self.bounds
+        before = self.relations[0].stage
+        return TimeBounds(is_local=False) if before is None else before.bounds_of_results
+
+
+class JoinReader:
+    """Reads the joins of a query, or of an alternative of one.
+
+    Args:
+        statement: the query.
+        calls: the functions of the user.
+        items: of FROM and of its EXISTS and IN.
+        derives: whether bounds of event times make windows.
+    """
+
+    def __init__(
+        self, statement: Statement, calls: Calls, items: Sequence[FromItem], *, derives: bool = True
+    ) -> None:
+        self._statement = statement
+        self._calls = calls
+        self._items = items
+        # Results of DSTREAM and RSTREAM depend on the windows themselves.
+        self._derives = derives and statement.emits in (None, "istream")
+        self.names = JoinNames(statement.text)
+        self._stages: list[Stage] = []
+        streams = {each.stream.lower(): each for each in items}
+        self._called = {
+            name: f"{each.stream} is called {each.name} here" for name, each in streams.items()
+        }
+
+    def read(self, where: Sequence[Fragment]) -> None:
+        """Read the joins of all items, and the conjuncts of WHERE in which no subquery is."""
+        names = self.names
+        later = {each.name.lower(): f"{each.name} is joined after this ON" for each in self._items}
+        names.scope = replace(names.scope, hints={**self._called, **later})
+        first, *others = self._items
+        names.add(first.name, first.columns, ())
+        self._begin(self._stage([_relation(first)]))
+        for item in others:
+            self._join(item)
+        if self._last.twin is not None:
+            self._begin(self._stage([self.closed()]))
+        if self._last.kind not in ("semi", "anti"):
+            names.scope = replace(names.scope, hints=self._called)
+        if len(self._stages) > 1:
+            self._check_times()
+        self._add_where(where)
+        for stage in self._stages:
+            for each in [stage, *([stage.twin] if stage.twin else [])]:
+                names.held = each.held
+                each.conditions.connect()
+        names.held = self._last.held
+
+    @property
+    def relations(self) -> Sequence[Relation]:
+        """The inputs of the last stage."""
+        return self._last.relations
+
+    @property
+    def _last(self) -> Stage:
+        return self._stages[-1]
+
+    # -- stages -----------------------------------------------------------------------------------
+
+    def _stage(self, relations: Sequence[Relation], kind: JoinKind = "inner") -> Stage:
+        conditions = JoinConditions(self._statement, self._calls, self.names, self._items)
+        stage = Stage(conditions, kind)
+        for each in relations:
+            stage.add(each)
+        return stage
+
+    def _begin(self, stage: Stage) -> None:
+        self._stages.append(stage)
+        self.names.held = stage.held
+
+    def closed(self) -> Relation:
+        """Return the results of the last stage as a relation."""
+        items = self._last.items
+        name = " ⋈ ".join(each.name for each in items)
+        inputs = {each.name: each.columns for each in items}
+        held = Held(name, inputs, {each.name: each.place for each in items})
+        return Relation(name, items, self._last, held)
+
+    def _join(self, item: FromItem) -> None:
+        """Join one more item with those before."""
+        stage = self._last
+        is_inner = stage.kind == "inner" and stage.twin is None
+        if not is_inner or (item.kind != "inner" and len(stage.relations) > 1):
+            stage = self._stage([self.closed()])
+            self._begin(stage)
+        if item.kind == "inner":
+            stage.add(_relation(item))
+            self._read(stage, item, "")
+            return
+        sides = [*stage.relations, _relation(item)]
+        left, right = reversed(sides) if is_right(item.added) else sides
+        self._check_partners(item, left, right)
+        self._stages.pop()
+        before = self.names.scope
+        self._begin(self._stage([left, right], "left" if item.kind == "full" else item.kind))
+        self._last.added = item
+        self._read(self._last, item, right.name)
+        if item.kind == "full":
+            after, self.names.scope = self.names.scope, before
+            self._last.twin = twin = self._stage([right, left], "anti")
+            twin.added = item
+            self._read(twin, item, left.name)
+            self.names.scope = after
+
+    def _read(self, stage: Stage, item: FromItem, partner: str) -> None:
+        """Read the condition on which an item is joined.
+
+        Args:
+            stage: the join.
+            item: what is added to the names.
+            partner: of a join that is not inner, its second input.
+        """
+        names, conditions = self.names, stage.conditions
+        before, word = names.scope, "ON"
+        conditions.partner = partner
+        pairs = names.add(item.name, item.columns, item.using, is_right=is_right(item.added))
+        for one, other in pairs:
+            sides = (other, one) if is_right(item.added) else (one, other)
+            conditions.add_using(*sides, item.start)
+        if isinstance(item.added, Exists):
+            word, names.scope = f"WHERE of {item.added.said}", names.scope.preferring(item.name)
+            self._check_asked(item.added)
+            conditions.add_in(item.added, before)
+        if item.on is not None:
+            conditions.add(word, item.on)
+        conditions.partner = ""
+        if item.kind in ("semi", "anti"):
+            hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
+            names.scope = replace(before, hints={**self._called, **hint})
+
+    def _check_asked(self, asked: Exists) -> None:
+        """Refuse EXISTS and IN of output columns that cannot be computed row by row."""
+        for column in row_wise(self._statement.items_of(asked.select), self._calls):
+            self.names.inputs(column, f"output column {column.text!r}")
+
+    def _check_partners(self, item: FromItem, left: Relation, right: Relation) -> None:
+        """Refuse joins of which a row without a partner is not known, or not known yet."""
+        statement, (said, at) = self._statement, item.said(self._statement)
+        if statement.emits not in (None, "istream"):
+            statement.refuse(f"{said} with {statement.emits.upper()} is not supported yet", at)
+        for each in (left, right) if item.kind == "full" else (left,):
+            if not each.timed:
+                what = f"{said} of the table {each.name!r}, whose rows come at no instant, is not"
+                instead = "end" if is_right(item.added) else "begin"
+                message = f"{what} supported; {instead} with a stream"
+                if item.kind == "full":
+                    message = f"{what} supported; write a LEFT or a RIGHT JOIN"
+                statement.refuse(message, each.items[0].start)
+        for one in (*left.items, *right.items):
+            if one.window.counts is not None:
+                message = f"{said} over a window of N rows is not supported yet; write [RANGE …]"
+                statement.refuse(message, one.window_start(statement))
+        if item.kind == "full" and item.using:
+            statement.refuse(f"{said} with USING is not supported yet; write ON", at)
+
+    def _check_times(self) -> None:
+        """Refuse joins of joined rows of which the event time is not known, or of N rows."""
+        for each in self._items:
+            said = "a join of the rows of a join"
+            if each.time is None and not each.is_table:
+                message = f"{each.name!r} has no known event time, by which {said} goes"
+                self._statement.refuse(message, each.start)
+            if each.window.counts is not None:
+                message = f"a window of N rows is not supported yet in {said}; write [RANGE …]"
+                self._statement.refuse(message, each.window_start(self._statement))
+        if self._statement.emits not in (None, "istream"):
+            message = f"{self._statement.emits.upper()} of a join of the rows of a join is not"
+            self._statement.refuse(f"{message} supported yet", self._statement.emits_at)
+
+    # -- WHERE ------------------------------------------------------------------------------------
+
+    def _add_where(self, where: Sequence[Fragment]) -> None:
+        """Let each conjunct be asked in the first stage that has its inputs."""
+        first = 0
+        for at, stage in enumerate(self._stages):
+            if stage.turns:
+                # The rows of a FULL JOIN are there once both its joins are done.
+                first = at + (stage.twin is not None)
+        stages = self._stages[first:]
+        for part in where:
+            read = {each.named.input for each in self.names.mentions(part, "WHERE")}
+            has_all = (each for each in stages if read <= {item.name for item in each.items})
+            stage = next(has_all, stages[-1])
+            self.names.held, conditions = stage.held, stage.conditions
+            conditions.absent = stage.relations[1].name if stage.kind == "left" else ""
+            conditions.add_conjunct("WHERE", part)
+            conditions.absent = ""
+
+    # -- the query --------------------------------------------------------------------------------
+
+    def outputs(self) -> tuple[str, ...]:
+        """Return the output columns of the query, over the inputs of the last stage."""
+        statement, names = self._statement, self.names
+        row_wise(statement.output_columns, self._calls)
+        if len(self.relations) > 1:
+            return outputs_of(
+                statement, names, names.qualified, lambda _, each: names.place_of(each).text
+            )
+        return outputs_of(
+            statement, names, names.canonical, lambda _, each: identifier(names.name_of(each))
+        )
+
+    def query(self, projections: Sequence[str], emits: Emits = "istream") -> Query:
+        """Return the query of all stages, with the output columns of the last one."""
+        return _Maker(self, self._statement, derives=self._derives).query(
+            self._last, projections, emits
+        )
+
+
+def row_wise(columns: Sequence[Fragment], calls: Calls) -> list[Fragment]:
+    """Return output columns that are no stars.
+
+    Raises:
+        NotSupportedError: one needs more than one row, or calls a function of the user.
+    """
+    plain = [each for each in columns if not is_star(each.tree)]
+    for each in plain:
+        calls.check_none(each.tree)
+        check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
+    return plain
+
+
+class _Windows:
+    """The windows of a stage: of its items as they are stated, or as bounds of times imply."""
+
+    def __init__(self, stage: Stage, *, derives: bool) -> None:
+        self._stage = stage
+        items = [item for each in stage.relations for item in each.items]
+        timed = [item for each in stage.relations for item in each.timed]
+        stated = {each.name: each.window.length if each.states_window else None for each in timed}
+        found = stage.bounds.lengths(stated) if derives else {}
+        self.of_items: dict[str, Window] = {
+            each.name: RangeWindow(found[each.name], is_derived=True)
+            if each.name in found
+            else each.window
+            for each in items
+        }
+
+    def of(self, relation: Relation) -> Window:
+        """Return the window of an input: of joined rows that in which all rows may be."""
+        if relation.stage is None:
+            return self.of_items[relation.name]
+        length = self._length(relation)
+        plain = [self.of_items[each.name] for each in relation.timed]
+        same = [each for each in plain if each.length == length]
+        return same[0] if length < LONGEST else UNBOUNDED
+
+    def _length(self, relation: Relation) -> int:
+        """Return for how long after its latest row a joined row may be in its window (µs)."""
+        stage = relation.stage
+        if stage is None:
+            return self.of_items[relation.name].length if relation.timed else LONGEST
+        if stage.twin is None and stage.kind != "inner":
+            return self._length(stage.relations[0])
+        lengths = [self._length(each) for each in stage.relations]
+        return min(lengths) if stage.twin is None else max(lengths)
+
+    @cached_property
+    def conditions(self) -> list[str]:
+        """Conditions that a row comes before a row of a joined one has left its window."""
+        found = []
+        for joined in self._stage.relations:
+            timed = joined.timed
+            if joined.stage is None or len(timed) < 2:
+                continue
+            for item in timed:
+                window = self.of_items[item.name]
+                if window.length >= LONGEST or (
+                    isinstance(window, RangeWindow) and window.is_derived
+                ):
+                    continue  # a derived one follows from the conditions themselves
+                assert joined.held is not None
+                assert item.time is not None
+                own = Named(joined.name, joined.held.column(Named(item.name, item.time))).text
+                is_local = item.columns[item.time] == "timestamp_ntz"
+                for other in self._stage.relations:
+                    if other is not joined and other.timed:
+                        later = Named(other.name, other.time).text
+                        found.append(_in_window(own, later, window.length, is_local=is_local))
+        return found
+
+
+def _in_window(begin: str, at: str, length: int, *, is_local: bool) -> str:
+    """Return the condition that an instant is in a window (µs), or that no row begins one.
+
+    Spark adds spans to TIMESTAMP by the wall clock, so microseconds are compared.
+    """
+    inside = f"unix_micros({at}) - unix_micros({begin}) <= {length}"
+    if is_local:  # it has no time zone, whose clock could change
+        inside = f"timestampdiff(MICROSECOND, {begin}, {at}) <= {length}"
+    return f"({begin} IS NULL OR {inside})"
+
+
+class _Maker:
+    """Makes the query of a stage, and those of the stages before."""
+
+    def __init__(self, reader: JoinReader, statement: Statement, *, derives: bool) -> None:
+        self._names = reader.names
+        self._statement = statement
+        self._derives = derives
+
+    def query(self, stage: Stage, projections: Sequence[str], emits: Emits = "istream") -> Query:
+        """Return the query of a stage with output columns; FULL JOIN is not among them."""
+        return next(self._queries(stage, [projections], emits))
+
+    def _queries(
+        self, stage: Stage, projections: Sequence[Sequence[str]], emits: Emits
+    ) -> Iterator[Query]:
+        """Yield the queries of a stage and of its twin, each with its output columns."""
+        both = [stage, *([stage.twin] if stage.twin is not None else [])]
+        windows = [_Windows(each, derives=self._derives) for each in both]
+        conditions = [each.conditions for each in windows]  # they name columns of stages before
+        before = {
+            each.name: self._before(each) for each in stage.relations if each.stage is not None
+        }
+        parts = zip(both, windows, conditions, projections, strict=True)
+        for one, its_windows, valid, columns in parts:
+            asked = one.conditions
+            inputs = [self._input(each, one, its_windows, before) for each in one.relations]
+            self._check_end(one, [each.window for each in inputs])
+            is_inner = one.kind == "inner"
+            yield Query(
+                tuple(inputs),
+                asked.keys.classes(),
+                tuple(asked.equalities),
+                (*asked.residual, *(valid if is_inner else ())),
+                tuple(columns),
+                emits,
+                self._statement.text,
+                kind=one.kind,
+                conditions=(*asked.conditions, *(() if is_inner else valid)),
+            )
+
+    def _input(
+        self, relation: Relation, stage: Stage, windows: _Windows, before: Mapping[str, Query]
+    ) -> Input:
+        first = relation.items[0]
+        name, stream, query = relation.name, first.stream, first.query
+        if relation.stage is not None:
+            stream, query = name, before[name]
+        window = windows.of(relation) if len(stage.relations) > 1 else UNBOUNDED
+        predicates = tuple(stage.conditions.predicates[name])
+        return Input(name, stream, window, predicates, first.start, query)
+
+    def _before(self, relation: Relation) -> Query:
+        """Return the stage whose results a relation is, with the columns that are read of it."""
+        stage, held = relation.stage, relation.held
+        assert stage is not None
+        assert held is not None
+        time = relation.time
+        both = [stage, *([stage.twin] if stage.twin is not None else [])]
+        projections = []
+        for each in both:
+            self._names.held = each.held
+            texts = {name: self._names.place_of(named).text for named, name in held.called.items()}
+            if each is stage.twin:
+                absent = {item.name for item in stage.relations[0].items}
+                lost = [name for named, name in held.called.items() if named.input in absent]
+                texts |= dict.fromkeys(lost, "NULL")
+            if time == LATEST:
+                texts[LATEST] = _latest(each)
+            projections.append([f"{text} AS {identifier(name)}" for name, text in texts.items()])
+        queries = tuple(
+            replace(each, time=time) for each in self._queries(stage, projections, "istream")
+        )
+        if stage.twin is None:
+            return queries[0]
+        inputs = tuple(each for part in queries for each in part.inputs)
+        names = queries[0].projections
+        return Query(inputs, (), (), (), names, None, self._statement.text, parts=queries)
+
+    def _check_end(self, stage: Stage, windows: Sequence[Window]) -> None:
+        """Refuse a join that is not inner if a row of its first input may always find a partner."""
+        if stage.kind == "inner":
+            return
+        left, right = stage.relations
+        if windows[0].length < LONGEST or not right.timed:
+            return
+        assert stage.added is not None
+        bound, first, other = "", left.timed[0], right.timed[0]
+        if first.time is not None and other.time is not None:
+            times = (f"{each.name}.{each.time}" for each in (other, first))
+            bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
+        message = (
+            f"{stage.added.said(self._statement)[0]} needs a window behind {first.name!r}, such as "
+            f"{first.name} [RANGE 10 MINUTES]{bound}: without one a partner may always come, so "
+            f"that no row is without one"
+        )
+        self._statement.refuse(message, first.start)
+
+
+def _latest(stage: Stage) -> str:
+    """Return the event time of a stage's results as SQL: that of the latest row."""
+    shown = stage.relations if stage.kind in ("inner", "left") else stage.relations[:1]
+    times = [Named(each.name, each.time).text for each in shown if each.timed]
+    return times[0] if len(times) == 1 else f"greatest({', '.join(times)})"
