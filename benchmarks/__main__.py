@@ -55,12 +55,12 @@ def compare(arguments: argparse.Namespace) -> int:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """Print a run as markdown, or put its table into a page."""
+    """Print a run as markdown, or put its table or its values into a page."""
     ran = results.read(arguments.result)
     if arguments.page is None:
         print(results.markdown(ran), end="")
     else:
-        arguments.page.write_text(results.with_table(arguments.page.read_text("utf-8"), ran))
+        arguments.page.write_text(results.with_run(arguments.page.read_text("utf-8"), ran), "utf-8")
     return 0
 
 
@@ -95,7 +95,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(call=compare)
     command = commands.add_parser("report", help="print a result as markdown")
     command.add_argument("result", type=Path)
-    command.add_argument("--into", dest="page", type=Path, help="a page to put the table into")
+    command.add_argument("--into", dest="page", type=Path, help="a page to put it into")
     command.set_defaults(call=report)
     command = commands.add_parser(
         "install-flink", help=f"install {flink.PACKAGE} for peers_flink_*"

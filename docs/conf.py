@@ -72,7 +72,7 @@ CONTENTS = {
         "docs/clusters",
         "SECURITY",
     ],
-    "Reference": ["docs/api/README", "docs/glossary", "docs/notation", "docs/references"],
+    "Reference": ["docs/api/README", "docs/glossary", "docs/sources", "docs/references"],
     "What it is worth": ["docs/benchmarks", "benchmarks/scenarios", "benchmarks/results/*"],
     "The project": ["CHANGELOG", "CONTRIBUTING", "docs/decisions/README"],
 }

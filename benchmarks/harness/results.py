@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +86,26 @@ def start_of(suite: str) -> str:
     return f"<!-- results of {suite}: generated -->\n"
 
 
-def with_table(page: str, run: dict[str, Any]) -> str:
-    """Return a page of markdown with the table of a run between its two marks."""
+VALUE = re.compile(r"`(\w+)` \*\*(.*?)\*\*")
+"""A scenario in a page, and in bold behind it its value, or why there is none."""
+
+
+def with_run(page: str, run: dict[str, Any]) -> str:
+    """Return a page of markdown with a run: the table between two marks, or values in bold.
+
+    Raises:
+        ValueError: the page has neither the marks nor a value of a scenario of the run.
+    """
     start = start_of(run["suite"])
     before, _, rest = page.partition(start)
     _, found, after = rest.partition(END)
-    if not found:
-        msg = f"the page has no lines {start.strip()!r} and {END.strip()!r}"
+    if found:
+        return f"{before}{start}{table(run)}{END}{after}"
+    values = {each["id"]: f"`{each['id']}` **{shown(each['value'])}**" for each in run["results"]}
+    if not any(match[1] in values for match in VALUE.finditer(page)):
+        msg = f"the page has no lines {start.strip()!r} and {END.strip()!r}, and no value in bold"
         raise ValueError(msg)
-    return f"{before}{start}{table(run)}{END}{after}"
+    return VALUE.sub(lambda match: values.get(match[1], match[0]), page)
 
 
 def comparison(base: dict[str, Any], head: dict[str, Any]) -> str:

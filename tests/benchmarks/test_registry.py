@@ -151,11 +151,16 @@ def test_a_quick_scenario_runs_and_is_written(tmp_path, capsys):
     assert "late_drift_pair" in results.markdown(written)
     assert "+0.0%" in results.comparison(written, written)
     page = f"before\n{results.start_of('filters')}old\n{results.END}after\n"
-    filled = results.with_table(page, written)
+    filled = results.with_run(page, written)
     assert "old" not in filled
     assert filled.startswith("before\n")
     assert filled.endswith("after\n")
-    assert filled == results.with_table(filled, written)
+    assert filled == results.with_run(filled, written)
+    page = "| `late_drift` **none** | `late_drift_pair` **none**, once 1.5 |"
+    value = results.shown(row["value"])
+    assert results.with_run(page, written) == page.replace("_pair` **none", f"_pair` **{value}")
+    with pytest.raises(ValueError, match="no lines"):
+        results.with_run("`late_drift` **none**", written)
 
 
 def test_an_unknown_pattern_says_so(capsys):
