@@ -493,6 +493,9 @@ class _Facts:
         self._add(f"columns {at}", "the SELECT list", shown, str(columns), is_kept=self._keeps)
         for form in self.forms(step.having) if step.having else ():
             self._add(f"having {at}", "HAVING", step.in_words(step.having), form)
+        if step.copies:
+            copies = step.in_words(step.copies)
+            self._add(f"copies {at}", "the set operation", copies, self.form(step.copies))
 
     def _of_columns(self, step: ProjectStep) -> None:
         at = self.relation(step.output)

@@ -160,22 +160,19 @@ NOW = RangeWindow(0)
 
 @dataclass(frozen=True, slots=True)
 class StayWindow(Window):
-    """The rows of a join: each from its latest row on, until its first row leaves its window."""
+    """Rows each of which stays until the first of some windows ends, as the rows of a join do."""
 
     inputs: tuple[tuple[str, Window], ...]
-    """Of each input whose window ends: the column of joined rows that has its event time, and the
-    window."""
-
-    @property
-    def length(self) -> int:
-        """The time that no joined row stays longer (µs): the shortest window ends first."""
-        return min(window.length for _, window in self.inputs)
+    """Of each window: the column with the event time at which it begins, and the window. Rows of
+    set operations have NULL for windows that are not their own."""
+    length: int = field()
+    """The time that no row stays longer (µs)."""
 
     @property
     def text(self) -> str:
         """The windows of the inputs; no query can write them behind one stream.
 
-        >>> StayWindow((("time_1", RangeWindow(1_000_000)), ("time_2", RangeWindow(0)))).text
+        >>> StayWindow((("time_1", RangeWindow(1_000_000)), ("time_2", RangeWindow(0))), 0).text
         'RANGE 1 SECOND, NOW'
         """
         return ", ".join(window.text for _, window in self.inputs)
@@ -308,6 +305,8 @@ class Grouping:
     having: str = ""
     """Condition on results; empty if there is none. Its columns, and those of the output columns,
     are groups, calls and ``WINDOW``."""
+    copies: str = ""
+    """SQL over the same columns of how many equal results a group has; empty: one."""
 
 
 @dataclass(frozen=True, slots=True)

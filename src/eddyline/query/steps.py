@@ -183,10 +183,15 @@ class AggregateStep(OverOne):
     """The column of the input that the query takes for the event time; empty if it does not say."""
     where: str = ""
     """Condition on rows of a window that counts rows; rows that do not meet it count, too."""
+    copies: str = ""
+    """How many equal results a group has, as SQL over groups and calls; empty: one."""
 
     def __repr__(self) -> str:
-        """Say what identifies it, and its state; WHERE is named only where there is one."""
-        names = [each.name for each in fields(self) if each.name != "where" or self.where]
+        """Say what identifies it, and its state; WHERE and copies only where there are some."""
+        rare = "where", "copies"
+        names = [
+            each.name for each in fields(self) if each.name not in rare or getattr(self, each.name)
+        ]
         said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"AggregateStep({said})"
 
@@ -214,9 +219,10 @@ class AggregateStep(OverOne):
         by = ", ".join(" ".join(text.split()) for _, text in self.groups)
         emits = "" if self.emits is None else f", as {self.emits.upper()}"
         where = f" where {' '.join(self.where.split())}" if self.where else ""
+        copies = f", {self.in_words(self.copies)} times" if self.copies else ""
         return (
             f"aggregate {self.input} [{self.window.text}]{where}: {columns}"
-            f"{f' by {by}' if by else ''}{f', having {having}' if having else ''}{emits}"
+            f"{f' by {by}' if by else ''}{f', having {having}' if having else ''}{copies}{emits}"
         )
 
 
@@ -507,7 +513,8 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
     overs = query.overs
     found += [OverStep(names[0], over.partition_by, over.calls, over.time) for over in overs]
     if not query.is_join:
-        return (*found, ProjectStep(names[0], query.projections, calls=query.calls))
+        project = ProjectStep(names[0], query.projections, calls=query.calls, time=query.time)
+        return (*found, project)
     output = " ⋈ ".join(names)
     qualifiers = [each.name for each in query.inputs]
     needed = columns_read(qualifiers, (*query.projections, *query.residual, *query.conditions))
@@ -545,6 +552,7 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
         query.emits,
         time=query.times[0].name if query.times else "",
         where=where,
+        copies=grouping.copies,
     )
 
 

@@ -20,6 +20,7 @@ from eddyline.lane.results import Picked
 from eddyline.query.predicate_results import truths
 from eddyline.query.query import LONGEST
 from eddyline.query.select.groups import WINDOW_CALLS
+from eddyline.query.select.statement import identifier
 from eddyline.query.steps import lag_of, name_of
 from eddyline.spark.analysis import operand, refused, table_schema, unlogged
 from eddyline.spark.arrow_tasks import begin_task
@@ -74,6 +75,8 @@ class ProjectOperator(Operator):
         if time is None or time == site.time:
             return super().event_time(site, columns)
         text = next((each for each in self._step.projections if name_of(each) == time), "")
+        if site.time is not None and text == f"{identifier(site.time)} AS {identifier(time)}":
+            return time, site.clock
         lag = lag_of(text, site.times)
         if lag is None or site.clock is None:
             bounded = [each for each, lag in site.times.items() if 0 <= lag < LONGEST]

@@ -29,7 +29,12 @@ from eddyline.models.sql.exact import read_exact
 from eddyline.models.sql.reader import asks_for_models
 from eddyline.query.select.grammar import EMITTED, WINDOWS
 from eddyline.query.select.reader import read_query
-from eddyline.query.select.statement import Statement, identifier
+from eddyline.query.select.statement import (
+    SetOperation,
+    Statement,
+    identifier,
+    selects_beside_models,
+)
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
@@ -85,17 +90,18 @@ def read_steps(
     names = {name: list(each) for name, each in columns.items()}
     hidden = {each.lower() for each in known.functions}
     called = {each.lower() for each in aggregates if each.isidentifier()} - hidden
-    exact = read_exact(selects, names, known.times, called)
+    plain = selects_beside_models(selects)
+    exact = read_exact(plain, names, known.times, called)
     if exact is None:
-        return model_steps(selects, known, options)
-    instead = rows_of_models(selects, known, exact)
+        return model_steps(plain, known, options)
+    instead = rows_of_models(plain, known, exact)
     columns |= {each.made.stream: columns[each.made.rows] for each in exact.parts if each.made.rows}
     # Of a table whose rows are asked more than joins read.
     tables = {*known.tables} - {each.made.stream for each in exact.parts}
     return _of_rows(exact.text, known, columns, aggregates, tables, instead)
 
 
-def _says_streams(selects: Sequence[Statement]) -> bool:
+def _says_streams(selects: Sequence[Statement | SetOperation]) -> bool:
     """Return whether a query has windows or ISTREAM(…), which tables do not have."""
     nodes = (node for each in selects for node in each.tree.walk())
     return any(EMITTED in each.meta or each.meta.get(WINDOWS) for each in nodes)
@@ -109,7 +115,7 @@ def reads_tables_alone(text: str, known: Catalog) -> bool:
     return not asks_for_models(selects) and bool(tables_of(text, selects, known))
 
 
-def _selects_of(text: str, known: Catalog) -> Sequence[Statement]:
+def _selects_of(text: str, known: Catalog) -> Sequence[Statement | SetOperation]:
     """Return the SELECTs of a query; none if it may be one over tables that only Spark reads."""
     try:
         return Statement.read_all(text)
@@ -120,7 +126,7 @@ def _selects_of(text: str, known: Catalog) -> Sequence[Statement]:
 
 
 def _of_rows(
-    query: str | Sequence[Statement],
+    query: str | Sequence[Statement | SetOperation],
     known: Catalog,
     columns: Mapping[str, Mapping[str, str]],
     aggregates: Collection[str],
@@ -204,7 +210,9 @@ def _check_times(read: QueryText, known: Catalog) -> None:
 
 
 @deep
-def tables_of(text: str, selects: Sequence[Statement], catalog: Catalog) -> Sequence[exp.Table]:
+def tables_of(
+    text: str, selects: Sequence[Statement | SetOperation], catalog: Catalog
+) -> Sequence[exp.Table]:
     """Return the tables in the tree of a query; nothing if it also reads other inputs.
 
     Args:

@@ -113,7 +113,8 @@ def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], fi
     try:
         statements = Statement.read_all(selected.text)
         every = [*statements, *itertools.chain.from_iterable(statements[0].unused)]
-        for statement, table in ((each, table) for each in every for table in each.tables):
+        selects = [own for each in every for own in each.selects]
+        for statement, table in ((each, table) for each in selects for table in each.tables):
             if table.name.lower() not in names:
                 msg = unknown("stream", table.name, list(names.values()))
                 refuse(msg, selected.text, offset_of(table.this), stream=table.name)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.select.statement import identifier
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, made_by
 from eddyline.spark.analysis import check_outputs, refused, unlogged
 from eddyline.spark.clock import StreamClock
@@ -51,6 +52,8 @@ class Part:
         for step in self.steps:
             if isinstance(step, ProjectStep) and "*" not in step.projections:
                 kept = {self.relation.time, quoted(self.relation.time or "")}
+                if step.time is not None and self.relation.time is not None:
+                    kept = {f"{identifier(self.relation.time)} AS {identifier(step.time)}"}
                 places = [at for at, each in enumerate(step.projections) if each in kept]
                 found = next(iter(places), None)
         return found

@@ -25,6 +25,7 @@ from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.groups import aggregation_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind
 from eddyline.query.select.over import over_of
+from eddyline.query.select.statement import selects_beside_models
 from eddyline.sql.parsing import offset_of
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _every(statements: Iterable[Statement]) -> Iterator[Statement]:
     for each in statements:
         yield each
         for source, _ in each.sources:
-            yield from _every(each.of_source(source))
+            yield from _every(selects_beside_models(each.of_source(source)))
 
 
 def _exact_outputs(statement: Statement) -> Outputs | None:
@@ -160,7 +161,7 @@ def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]
             message = f"EXACT returns rows, and {why}; leave out {word}, or EXACT"
             statement.refuse(message, outputs.places[word])
     (source, _), *joined = statement.sources
-    inner = statement.of_source(source)
+    inner = selects_beside_models(statement.of_source(source))
     has_models = any(models_behind(each) for each, _ in statement.sources)
     if not has_models and (not inner or all(map(_exact_outputs, inner))):
         message = (

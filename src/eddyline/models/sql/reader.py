@@ -40,7 +40,7 @@ from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import check_bare, windows_behind
 from eddyline.query.select.grammar import WINDOWS
 from eddyline.query.select.model_clause import OUTPUTS, TRACK, Outputs, models_behind
-from eddyline.query.select.statement import Names, Statement
+from eddyline.query.select.statement import Names, Statement, selects_beside_models
 from eddyline.registry import unknown
 from eddyline.sql.names import column_nodes
 from eddyline.sql.parsing import deep, offset_of, quoted, refuse
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
     from eddyline.models.sql.scope import Mention, Node, ResultKind
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.select.model_clause import ModelClause
-    from eddyline.query.select.statement import Fragment
+    from eddyline.query.select.statement import Fragment, SetOperation
 
 
-def asks_for_models(selects: Sequence[Statement]) -> bool:
+def asks_for_models(selects: Sequence[Statement | SetOperation]) -> bool:
     """Return whether one of a query's SELECTs has MODEL behind a stream."""
     return any(each.has_models for each in selects)
 
@@ -263,7 +263,7 @@ class _Reader:
         return [(word, part) for word, tree in trees for part in statement.conjuncts(tree)]
 
     def _source(self, statement: Statement, source: Expr) -> Scope:
-        inner = statement.of_source(source)
+        inner = selects_beside_models(statement.of_source(source))
         if not inner:
             scope = self._sources.made(statement, source)
         else:

@@ -132,7 +132,7 @@ class CqlText(SparkText):
 
         def _check_is_select(self) -> None:
             first = self._curr or self._prev
-            if first.token_type not in (TokenType.SELECT, TokenType.WITH):
+            if first.token_type not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
                 message = f"a query starts with SELECT, got {first.text!r}"
                 refuse(message, self.sql, first.start)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from eddyline.query.query import LONGEST, UNBOUNDED, Input, Query, RangeWindow
+from eddyline.query.query import LONGEST, UNBOUNDED, Input, Query, RangeWindow, StayWindow
 from eddyline.query.select.conditions import JoinConditions
 from eddyline.query.select.statement import (
     Exists,
@@ -42,9 +42,44 @@ if TYPE_CHECKING:
     from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import Fragment, Statement
 
-LATEST = "__latest"
-"""The column of joined rows that is their event time, which is that of the latest row. No other
-column ends like this."""
+LATEST, TIME = "__latest", "__time"
+"""The column of joined rows that is their event time, which is that of the latest row; and those
+with the event times of inputs, a number behind it. No other column ends like these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """How long rows of inner joins, or of one input, are there."""
+
+    latest: str
+    """Their event time as SQL."""
+    ends: tuple[tuple[str, Window], ...]
+    """Of each stream whose window ends: its event time as SQL, and the window."""
+    n_streams: int
+
+    @property
+    def length(self) -> int:
+        """The time that no row stays longer (µs)."""
+        return min((window.length for _, window in self.ends), default=LONGEST)
+
+    @property
+    def window(self) -> Window:
+        """The window of the rows; of those of several streams they have columns for it."""
+        if not self.ends:
+            return UNBOUNDED
+        windows = [window for _, window in self.ends]
+        if self.n_streams == 1:
+            return windows[0]
+        return StayWindow(
+            tuple((f"{TIME}{at}", each) for at, each in enumerate(windows)), self.length
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that the rows need for it, each with its name."""
+        ends = self.ends if self.n_streams > 1 else ()
+        times = [f"{text} AS {TIME}{at}" for at, (text, _) in enumerate(ends)]
+        return [*times, f"{self.latest} AS {LATEST}"]
 
 
 @dataclass(slots=True)
@@ -189,6 +224,18 @@ class JoinReader:
     def relations(self) -> Sequence[Relation]:
         """The inputs of the last stage."""
         return self._last.relations
+
+    @property
+    def stay(self) -> Stay:
+        """How long its rows are there, of inner joins or one input with known event times."""
+        timed = [(each.name, each.time, each.window) for each in self._items if each.time]
+        named = [(Named(name, time), window) for name, time, window in timed]
+        is_join = len(self.relations) > 1
+        texts = [each.text if is_join else identifier(each.column) for each, _ in named]
+        ends = ((text, window) for text, (_, window) in zip(texts, named, strict=True))
+        latest = texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"
+        kept = tuple((text, window) for text, window in ends if window.length < LONGEST)
+        return Stay(latest, kept, len(texts))
 
     @property
     def _last(self) -> Stage:

@@ -9,7 +9,7 @@ resolved here. Subqueries and the parts of UNION ALL are read in the same way.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
-from eddyline.query.query import LONGEST, UNBOUNDED, WINDOW, Input, Query, StayWindow
+from eddyline.query.query import UNBOUNDED, WINDOW, Input, Query, SessionWindow, SlideWindow
 from eddyline.query.select.alternatives import alternatives
 from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import OF_FILTERS, FromReader
@@ -29,11 +29,12 @@ from eddyline.query.select.groups import (
 )
 from eddyline.query.select.joined import LATEST, JoinReader, Relation
 from eddyline.query.select.over import OverReader, over_of
+from eddyline.query.select.sets import query_of
 from eddyline.query.select.statement import (
     Exists,
     JoinNames,
-    Named,
     Names,
+    SetOperation,
     Statement,
     identifier,
     is_star,
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 @deep
 def read_query(
-    query: str | Sequence[Statement],
+    query: str | Sequence[Statement | SetOperation],
     columns: Mapping[str, Mapping[str, str]],
     functions: Mapping[str, FunctionPredicate] | None = None,
     *,
@@ -134,14 +135,16 @@ class _Reader:
         self._known = known
         self._times = times
 
-    def query(self, statements: Sequence[Statement]) -> Query:
+    def query(self, statements: Sequence[Statement | SetOperation]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
         for unused in statements[0].unused:
             if not any(each.has_models for each in unused):
                 self._subquery(unused)
         return union_of([self._part(each) for each in statements])
 
-    def _part(self, statement: Statement) -> Part:
+    def _part(self, statement: Statement | SetOperation) -> Part:
+        if isinstance(statement, SetOperation):
+            return self._set(statement)
         aggregation, over = aggregation_of(statement, self._known), over_of(statement)
         said = aggregation or over
         if over is not None and len(statement.sources) > 1:
@@ -163,7 +166,7 @@ class _Reader:
             query = read(statement, items[0])
         return Part(statement, query, items)
 
-    def _subquery(self, statements: Sequence[Statement]) -> Subquery | None:
+    def _subquery(self, statements: Sequence[Statement | SetOperation]) -> Subquery | None:
         """Return a subquery; None if there is no statement."""
         parts = [self._part(each) for each in statements]
         if not parts:
@@ -281,55 +284,93 @@ class _Reader:
         A combination of rows is there from its latest row on, until its first row leaves. Windows
         are part of the answer, so no bound of event times makes one.
         """
-        self._check_grouped_join(statement, items)
+        said = aggregation_of(statement, self._known)
+        assert said is not None
+        if statement.emits == "rstream":
+            message = f"RSTREAM of aggregates over a join {_IN_TWO}"
+            statement.refuse(message, statement.emits_at)
         self._check_where(statement)
-        where = statement.tree.args.get("where")
-        reader = JoinReader(statement, self._calls, items, derives=False)
-        reader.read([] if where is None else statement.conjuncts(where.this))
+        reader = self._staying(statement, items, f"{said.said} over a join", said.start)
         joined = reader.closed()
         assert joined.held is not None
         names = JoinNames(statement.text)
         names.scope = reader.names.scope
         names.held = dict.fromkeys((each.name for each in items), joined.held)
         calls = AggregateCalls(statement, names, self._calls, self._known)
-        grouping, window, projections, times = GroupReader(calls).read(UNBOUNDED)
+        grouping, _, projections, times = GroupReader(calls).read(UNBOUNDED)
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
         called = joined.held.called
         columns = [f"{each.text} AS {identifier(name)}" for each, name in called.items()]
-        timed = [each for each in items if each.time is not None]
-        instants = [Named(each.name, each.time or "").text for each in timed]
-        if len(timed) == 1:
-            window, latest = timed[0].window, instants[0]
-        else:
-            latest = f"greatest({', '.join(instants)})"
-            ending = [at for at, each in enumerate(timed) if each.window.length < LONGEST]
-            columns += [f"{instants[at]} AS {TIME}{at}" for at in ending]
-            if ending:
-                window = StayWindow(tuple((f"{TIME}{at}", timed[at].window) for at in ending))
-        query = reader.query((*columns, f"{latest} AS {LATEST}"))
+        query = replace(reader.query((*columns, *reader.stay.columns)), time=LATEST)
         name = joined.name
-        rows = Input(name, name, window, (), items[0].start, replace(query, time=LATEST))
+        rows = Input(name, name, reader.stay.window, (), items[0].start, query)
         plain = Query((rows,), (), (), (), projections, statement.emits, statement.text)
         return replace(plain, grouping=grouping)
 
-    def _check_grouped_join(self, statement: Statement, items: Sequence[FromItem]) -> None:
-        """Refuse joins whose rows do not say how long they stay."""
-        said = aggregation_of(statement, self._known)
-        assert said is not None
-        if statement.emits == "rstream":
-            message = f"RSTREAM of aggregates over a join {_IN_TWO}"
-            statement.refuse(message, statement.emits_at)
+    def _staying(
+        self, statement: Statement, items: Sequence[FromItem], said: str, start: int
+    ) -> JoinReader:
+        """Return inner joins, or one input, whose rows say how long they stay.
+
+        Args:
+            statement: the query.
+            items: of FROM.
+            said: what is asked of the rows, for errors.
+            start: the offset of that.
+
+        Raises:
+            NotSupportedError: a row does not say how long it stays.
+        """
         for each in items:
             if each.kind != "inner":
-                word, _ = each.said(statement)
-                statement.refuse(f"{said.said} beside {word} {_IN_TWO}", said.start)
-            if each.window.counts is not None:
-                what = f"{said.said} over a join with [{each.window.text}] of {each.name!r}"
+                statement.refuse(f"{said} beside {each.said(statement)[0]} {_IN_TWO}", start)
+            if isinstance(each.window, SlideWindow | SessionWindow) or each.window.counts:
+                what = f"{said} with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
             if each.time is None and not each.is_table:
                 of = f"{each.name!r}, which does not keep the event time of a stream,"
-                statement.refuse(f"{said.said} over a join of {of} {_IN_TWO}", each.start)
+                statement.refuse(f"{said} of {of} {_IN_TWO}", each.start)
+        where = statement.tree.args.get("where")
+        reader = JoinReader(statement, self._calls, items, derives=False)
+        reader.read([] if where is None else statement.conjuncts(where.this))
+        return reader
+
+    def _set(self, operation: SetOperation) -> Part:
+        """Read UNION, EXCEPT or INTERSECT."""
+        if operation.emits == "rstream":
+            message = f"RSTREAM of {operation.said} is not supported yet"
+            operation.refuse(message, operation.emits_at)
+        parts, readers = [], []
+        for each in operation.selects:
+            reader = self._side(each, operation)
+            readers.append(reader)
+            parts.append(Part(each, reader.query(reader.outputs()), reader.relations))
+        check_widths(parts, operation.said)
+        columns = columns_of(parts)
+        query = query_of(operation, readers, [*columns])
+        return Part(operation, query, [Columns(columns)])
+
+    def _side(self, statement: Statement, operation: SetOperation) -> JoinReader:
+        """Return the joins of one SELECT of a set operation."""
+        said = operation.said
+        if statement.emits is not None:
+            message = f"{statement.emits.upper()} stands around {said}: {statement.emits.upper()}("
+            statement.refuse(f"{message}SELECT … {said} SELECT …)", statement.emits_at)
+        asked = aggregation_of(statement, self._known) or over_of(statement)
+        if asked is not None and asked.said != "DISTINCT":
+            message = f"{asked.said} in {said} {_IN_TWO}"
+            statement.refuse(message, asked.start)
+        made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
+        known = self._columns, self._tables, self._times
+        items = FromReader(statement, *known, "", made).items()
+        if all(each.is_table for each in items):
+            message = (
+                f"{said} of the table {items[0].name!r}, whose rows come at no instant, is not "
+                f"supported; write [NOT] EXISTS (SELECT 1 FROM {items[0].name} WHERE …)"
+            )
+            statement.refuse(message, items[0].start)
+        return self._staying(statement, items, said, items[0].start)
 
 
 _IN_TWO = (
@@ -337,10 +378,6 @@ _IN_TWO = (
     "and aggregate that: SELECT … FROM x"
 )
 """What errors say of aggregates over joins that are refused."""
-
-TIME = "__time"
-"""The columns of joined rows with the event times of inputs, with a number behind it. No other
-column ends like these."""
 
 
 def _check_counted(statement: Statement, read: Input) -> None:
@@ -382,14 +419,22 @@ Output = tuple[int, str, str]
 Spark type ("?" if the text does not tell it)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of the rows that a query reads, with their types."""
+
+    columns: Mapping[str, str]
+    name: str = ""
+
+
 class Part:
     """A statement that was read: one SELECT of UNION ALL, or a subquery."""
 
     def __init__(
         self,
-        statement: Statement,
+        statement: Statement | SetOperation,
         query: Query,
-        relations: Sequence[FromItem | Relation],
+        relations: Sequence[FromItem | Relation | Columns],
         *,
         read: Query | None = None,
     ) -> None:
@@ -486,7 +531,7 @@ def columns_of(parts: Sequence[Part]) -> dict[str, str]:
     return found
 
 
-def _place(statement: Statement, at: int) -> tuple[int, str]:
+def _place(statement: Statement | SetOperation, at: int) -> tuple[int, str]:
     """Return the offset and the text of an item of SELECT, or of SELECT where stars are many."""
     columns = statement.output_columns
     column = columns[min(at, len(columns) - 1)]
@@ -499,17 +544,23 @@ def union_of(parts: Sequence[Part]) -> Query:
     Raises:
         QueryError: a part has more or fewer columns than the first.
     """
+    check_widths(parts, "UNION ALL")
     first, *others = parts
-    for each in others:
-        if len(each.outputs) != len(first.outputs):
-            message = (
-                f"UNION ALL needs equally many output columns in each SELECT: "
-                f"{len(each.outputs)} here, {len(first.outputs)} in the first"
-            )
-            refuse(message, each.statement.text, each.statement.own[0].start)
     if not others:
         return first.query
     inputs = tuple(each for part in parts for each in part.query.inputs)
     queries = tuple(query for part in parts for query in part.query.parts or (part.query,))
     text = first.statement.text
     return Query(inputs, (), (), (), first.query.projections, None, text, parts=queries)
+
+
+def check_widths(parts: Sequence[Part], said: str) -> None:
+    """Raise QueryError if a part has more or fewer columns than the first."""
+    first, *others = parts
+    for each in others:
+        if len(each.outputs) != len(first.outputs):
+            message = (
+                f"{said} needs equally many output columns in each SELECT: "
+                f"{len(each.outputs)} here, {len(first.outputs)} in the first"
+            )
+            refuse(message, each.statement.text, each.statement.own[0].start)

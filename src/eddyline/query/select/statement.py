@@ -125,13 +125,13 @@ class Statement:
     tokens: Sequence[Token]
     """Those of the whole query."""
     tree: exp.Select
-    unused: Sequence[Sequence[Statement]] = ()
+    unused: Sequence[Sequence[Statement | SetOperation]] = ()
     """Queries of WITH that are checked and not run; the first SELECT of a query has them."""
 
     @classmethod
     @deep
-    def read_all(cls, text: str) -> list[Statement]:
-        """Return the SELECTs of a query, several of UNION ALL.
+    def read_all(cls, text: str) -> list[Statement | SetOperation]:
+        """Return the SELECTs and set operations of a query, several of UNION ALL.
 
         Raises:
             QueryError: it is no query, or none that is run yet; the message shows where.
@@ -150,13 +150,17 @@ class Statement:
         return [replace(first, unused=[cls._all(text, tokens, each) for each in unused]), *others]
 
     @classmethod
-    def _all(cls, text: str, tokens: Sequence[Token], tree: Expr | None) -> list[Statement]:
-        """Return the SELECTs of a tree, each of them checked."""
-        if isinstance(tree, exp.Union) and not _said_of_union(tree):
-            return [*cls._all(text, tokens, tree.this), *cls._all(text, tokens, tree.expression)]
+    def _all(
+        cls, text: str, tokens: Sequence[Token], tree: Expr | None
+    ) -> list[Statement | SetOperation]:
+        """Return the SELECTs and set operations of a tree, each of them checked."""
         if isinstance(tree, exp.SetOperation):
             cls._check_nothing_behind(text, tokens, tree)
-            _refuse_set(text, tokens, tree)
+            _check_set(text, tokens, tree)
+            left, right = (cls._all(text, tokens, each) for each in (tree.this, tree.expression))
+            if isinstance(tree, exp.Union) and not tree.args.get("distinct"):
+                return [*left, *right]
+            return [SetOperation(text, tokens, tree, (left, right))]
         if isinstance(tree, exp.Subquery) and not tree.alias:
             cls._check_nothing_behind(text, tokens, tree)
             return cls._all(text, tokens, tree.this)
@@ -178,7 +182,7 @@ class Statement:
             message = f"{token.text.upper()} behind a SELECT in parentheses is not supported"
             refuse(message, text, token.start, NotSupportedError)
 
-    def of_source(self, source: Expr) -> list[Statement]:
+    def of_source(self, source: Expr) -> list[Statement | SetOperation]:
         """Return the statements of a subquery in FROM; none if a stream or table stands there."""
         inner = source.this if isinstance(source, exp.Subquery) else None
         is_query = isinstance(inner, exp.Select | exp.SetOperation)
@@ -293,6 +297,11 @@ class Statement:
         return [table for source, _ in self.sources for table in source.find_all(exp.Table)]
 
     @property
+    def selects(self) -> list[Statement]:
+        """This SELECT; see ``SetOperation``."""
+        return [self]
+
+    @property
     def has_models(self) -> bool:
         """Whether MODEL stands behind a source, those of subqueries included."""
         nodes = (each for source, _ in self.sources for each in source.walk())
@@ -392,22 +401,104 @@ _OF_SETS = ("distinct", "by_name", "side", "kind", "on")
 """What sqlglot says of a set operation between its two sides."""
 
 
-def _said_of_union(tree: exp.Union) -> bool:
-    """Return whether UNION says more than ALL."""
-    more = (value for key, value in tree.args.items() if key not in ("this", "expression"))
-    return any(more) or EMITTED in tree.meta
-
-
-def _refuse_set(text: str, tokens: Sequence[Token], tree: exp.SetOperation) -> NoReturn:
-    """Refuse UNION, INTERSECT and such, and what is said of all of UNION ALL."""
+def _check_set(text: str, tokens: Sequence[Token], tree: exp.SetOperation) -> None:
+    """Refuse what is said of a set operation beside ALL and DISTINCT."""
     for key in ("order", "limit", "offset"):
         if tree.args.get(key):
             _refuse_word(text, tokens, *_CLAUSES[key], hint=_INSTEAD[key])
-    if EMITTED in tree.meta:
+    if any(tree.args.get(key) for key in ("by_name", "side", "kind", "on")):
+        hint = " with more than ALL or DISTINCT"
+        _refuse_word(text, tokens, "UNION", "INTERSECT", "EXCEPT", "MINUS", hint=hint)
+    if EMITTED in tree.meta and isinstance(tree, exp.Union) and not tree.args.get("distinct"):
         word: Token = tree.meta[EMITTED]
         message = f"{word.text}(…) around UNION ALL is not supported; write it in each SELECT"
         refuse(message, text, word.start, NotSupportedError)
-    _refuse_word(text, tokens, "UNION", "INTERSECT", "EXCEPT", "MINUS", hint="; UNION ALL is")
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation:
+    """UNION, EXCEPT or INTERSECT of queries; UNION ALL alone is the list of its SELECTs."""
+
+    text: str
+    """The whole query."""
+    tokens: Sequence[Token]
+    """Those of the whole query."""
+    tree: exp.SetOperation
+    sides: tuple[Sequence[Statement | SetOperation], Sequence[Statement | SetOperation]]
+    """What it is of; each side is UNION ALL of what it has."""
+    unused: Sequence[Sequence[Statement | SetOperation]] = ()
+    """See ``Statement``."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether rows count as often as they are there."""
+        return not self.tree.args.get("distinct")
+
+    @property
+    def selects(self) -> list[Statement]:
+        """The SELECTs in the order of the text."""
+        return [own for side in self.sides for each in side for own in each.selects]
+
+    @property
+    def emits(self) -> Emits | None:
+        """The stream of results that the query asks for; None if it does not say so."""
+        word = self.tree.meta.get(EMITTED)
+        return None if word is None else EMITS[word.text.upper()]
+
+    @property
+    def emits_at(self) -> int:
+        """The offset of the word that says so."""
+        word = self.tree.meta.get(EMITTED)
+        return 0 if word is None else int(word.start)
+
+    @property
+    def said(self) -> str:
+        """The words of the operation."""
+        kind = type(self.tree).__name__.upper()
+        return f"{kind} ALL" if self.is_all else kind
+
+    @property
+    def start(self) -> int:
+        """The offset of its first SELECT."""
+        return self.selects[0].own[0].start
+
+    @property
+    def own(self) -> Sequence[Token]:
+        """The tokens of its first SELECT."""
+        return self.selects[0].own
+
+    @property
+    def output_columns(self) -> list[Fragment]:
+        """The output columns of its first SELECT."""
+        return self.selects[0].output_columns
+
+    def refuse(self, message: str, offset: int) -> NoReturn:
+        """Raise that something is not supported."""
+        refuse(message, self.text, offset, NotSupportedError)
+
+    @property
+    def tables(self) -> list[exp.Table]:
+        """The streams and tables in FROM, those of subqueries included."""
+        return [table for each in self.selects for table in each.tables]
+
+    @property
+    def has_models(self) -> bool:
+        """Whether MODEL stands behind a source."""
+        return any(each.has_models for each in self.selects)
+
+
+def selects_beside_models(statements: Sequence[Statement | SetOperation]) -> list[Statement]:
+    """Return statements, none of which may be a set operation.
+
+    Raises:
+        NotSupportedError: one is.
+    """
+    found: list[Statement] = []
+    for each in statements:
+        if isinstance(each, SetOperation):
+            each.refuse(f"{each.said} beside MODEL is not supported; UNION ALL is", each.start)
+        found.append(each)
+    return found
 
 
 _SELECT = TokenType.SELECT

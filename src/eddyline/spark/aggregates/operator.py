@@ -68,6 +68,7 @@ from eddyline.options import AggregateOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LONGEST, WINDOW, SessionWindow, SlideWindow, StayWindow, both
 from eddyline.query.select.statement import identifier
+from eddyline.query.steps import name_of
 from eddyline.report import aggregates as words
 from eddyline.report.formatting import one_line
 from eddyline.spark.aggregates.columns import (
@@ -608,6 +609,9 @@ LEAST = "__least"
 NEW, BEFORE = "__new", "__before"
 """Columns of output rows, now and before, where only changes are emitted."""
 
+COPIES = "__copies"
+"""The field of these that says how many equal results there are."""
+
 
 class AggregateOperator(AggregatingOperator):
     """Runs an ``AggregateStep``."""
@@ -760,13 +764,14 @@ class AggregateOperator(AggregatingOperator):
         return {**self.groups.travelling, LAST: self._last_instant(self.window)}
 
     def _last_instant(self, window: StayWindow) -> str:
-        """Return SQL of the last instant at which a joined row is there (µs)."""
+        """Return SQL of the last instant at which a row is there (µs)."""
         ends = [
             f"least({micros_text(self.rows_shape, time, self.query)}, {LONGEST - each.length}L)"
             f" + {each.length}L"
             for time, each in window.inputs
         ]
-        return ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
+        first = ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
+        return f"coalesce({first}, {LONGEST}L)"
 
     def travelling(self, *, in_files: bool) -> Travelling:
         """Return what of rows travels to tasks, the columns that order ties last."""
@@ -837,7 +842,12 @@ class AggregateOperator(AggregatingOperator):
             return self._projected(found)
         for each in self._sides:
             found = each.over(found)
-        side = NEW if self.emits == "istream" else BEFORE
+        side, other = (NEW, BEFORE) if self.emits == "istream" else (BEFORE, NEW)
+        if self.step.copies:
+            more = f"coalesce({side}.{COPIES}, 0L) - coalesce({other}.{COPIES}, 0L)"
+            copies = f"explode(sequence(1L, {more})) AS __copy"
+            shown = [quoted(name_of(each)) for each in self.step.projections]
+            return found.where(f"{more} > 0").selectExpr(f"{side}.*", copies).select(*shown)
         same = f"{NEW}_is AND {BEFORE}_is AND {NEW} <=> {BEFORE}"
         return found.where(f"{side}_is AND NOT ({same})").select(f"{side}.*")
 
@@ -855,10 +865,15 @@ class AggregateOperator(AggregatingOperator):
                 having = f"WHEN {flag} AND ({self.step.having}\n) THEN TRUE"
                 passes = F.expr(f"CASE WHEN {NEVER} THEN FALSE {having} ELSE FALSE END")
             # Output columns may raise on rows that HAVING drops.
-            columns = F.struct(*[F.expr(each) for each in self.step.projections])
+            texts = [*self.step.projections, *self._copies]
+            columns = F.struct(*[F.expr(each) for each in texts])
             kept = F.when(F.expr(NEVER), None).when(F.col(f"{side}_is"), columns)
             sides += [self._row(prefix), Added({f"{side}_is": passes}), Added({side: kept})]
         return tuple(sides)
+
+    @property
+    def _copies(self) -> tuple[str, ...]:
+        return (f"({self.step.copies}) AS {COPIES}",) if self.step.copies else ()
 
     def _projected(self, found: DataFrame) -> DataFrame:
         results = self._values.over(found)
@@ -1008,7 +1023,7 @@ def shows_changes(step: AggregateStep, calls: Sequence[LiftedCall]) -> bool:
 
     All of the values, so that what changes shows; HAVING could hide it.
     """
-    if step.having or not all(map(_is_told_apart, calls)):
+    if step.having or step.copies or not all(map(_is_told_apart, calls)):
         return False
     groups = {name.lower() for name, _ in step.groups}
     values = {each.call.column.lower() for each in calls}

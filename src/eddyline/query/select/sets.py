@@ -1,0 +1,102 @@
+"""Set operations as aggregates: UNION, EXCEPT and INTERSECT, with and without ALL.
+
+In: a set operation, and the joins that its SELECTs read. Out: a query of aggregates. The rows of
+all SELECTs are one relation, in which a column says whose row it is. Equal rows are a group, and
+counts of its rows by SELECT say how often the result has it. NULL equals NULL in a group, as SQL
+wants of set operations. A row counts until it leaves the window of its own SELECT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from eddyline.query.query import (
+    CALL,
+    GROUP,
+    LONGEST,
+    UNBOUNDED,
+    AggregateCall,
+    Grouping,
+    Input,
+    Query,
+    StayWindow,
+)
+from eddyline.query.select.joined import LATEST, TIME
+from eddyline.query.select.statement import SetOperation, identifier
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from eddyline.query.query import Window
+    from eddyline.query.select.joined import JoinReader, Stay
+    from eddyline.query.select.statement import Statement
+
+SIDE = "__side"
+"""The column with the number of the SELECT that a row is of. No other column is called so."""
+
+
+def query_of(operation: SetOperation, readers: Sequence[JoinReader], names: Sequence[str]) -> Query:
+    """Return the query of a set operation.
+
+    Args:
+        operation: the operation.
+        readers: the joins of its SELECTs, in the order of the text.
+        names: of the output columns.
+    """
+    stays = [each.stay for each in readers]
+    is_one = len(stays[0].ends) < 2 and all(each.window == stays[0].window for each in stays)
+    windows = [] if is_one else [window for each in stays for _, window in each.ends]
+    parts, n_before = [], 0
+    for number, (reader, stay) in enumerate(zip(readers, stays, strict=True)):
+        times = ["NULL"] * len(windows)
+        if windows:
+            times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
+        n_before += len(stay.ends)
+        added = [*(f"{text} AS {TIME}{at}" for at, text in enumerate(times)), f"{number} AS {SIDE}"]
+        columns = (*reader.outputs(), *added, f"{stay.latest} AS {LATEST}")
+        parts.append(replace(reader.query(columns), time=LATEST))
+    inputs = tuple(each for part in parts for each in part.inputs)
+    text = operation.text
+    rows = Query(inputs, (), (), (), parts[0].projections, None, text, parts=tuple(parts))
+    window = stays[0].window if is_one else _together(stays, windows)
+    read = Input(operation.said, operation.said, window, (), operation.start, rows)
+    groups = tuple((f"{GROUP}{at}", identifier(name)) for at, name in enumerate(names))
+    shown = tuple(f"{group} AS {name}" for group, name in groups)
+    selects = operation.selects
+    calls = [
+        AggregateCall("count", (), f"{CALL}{at}", where=f"{SIDE} = {at}")
+        for at in range(len(selects))
+    ]
+    columns_of = {id(each): call.column for each, call in zip(selects, calls, strict=True)}
+    n_times = _n_times(operation, columns_of)
+    grouping = Grouping(groups, tuple(calls), f"{n_times} > 0", n_times * operation.is_all)
+    query = Query((read,), (), (), (), shown, operation.emits, text)
+    return replace(query, grouping=grouping)
+
+
+def _together(stays: Sequence[Stay], windows: Sequence[Window]) -> Window:
+    """Return the window of rows of several SELECTs, each of which begins those of its own."""
+    if not windows:
+        return UNBOUNDED
+    length = max((each.length for each in stays), default=LONGEST)
+    return StayWindow(tuple((f"{TIME}{at}", each) for at, each in enumerate(windows)), length)
+
+
+def _n_times(part: Statement | SetOperation, counts: Mapping[int, str]) -> str:
+    """Return SQL of how often a part has a row, given the columns of the counts of SELECTs."""
+    if not isinstance(part, SetOperation):
+        count = counts[id(part)]
+        return f"least({count}, 1L)" if part.tree.args.get("distinct") else count
+    sides = [" + ".join(_n_times(each, counts) for each in side) for side in part.sides]
+    one, other = (f"({each})" for each in sides)
+    if isinstance(part.tree, exp.Except):
+        if part.is_all:
+            return f"greatest({one} - {other}, 0L)"
+        return f"CASE WHEN {one} > 0 AND {other} = 0 THEN 1L ELSE 0L END"
+    n_times = (
+        f"least({one}, {other})" if isinstance(part.tree, exp.Intersect) else f"{one} + {other}"
+    )
+    return n_times if part.is_all else f"least({n_times}, 1L)"
