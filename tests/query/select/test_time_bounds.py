@@ -193,7 +193,7 @@ PAIRS = [pair for pair in product(NODES, repeat=2) if pair[0] != pair[1]]
     stated=st.dictionaries(st.sampled_from(NODES), st.integers(0, 4), max_size=2),
 )
 def test_derived_windows_keep_every_combination_and_no_shorter_ones_do(bounds, stated):
-    made = TimeBounds({})
+    made = TimeBounds(is_local=False)
     for (later, earlier), most in bounds.items():
         made.limit(later, earlier, most)
     found = made.lengths({name: stated.get(name) for name in NODES})

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from eddyline.errors import NotSupportedError, QueryError
-from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.aggregates.test_over_joins import (
     LATENESS_S,
     answers,
@@ -16,6 +15,7 @@ from tests.spark.aggregates.test_over_joins import (
     of_duckdb,
     until,
 )
+from tests.spark.run.lives import relation
 
 pytestmark = pytest.mark.spark
 
@@ -78,25 +78,11 @@ CASES = {
 }
 
 
-def relation(sides, n_times, emits="istream"):
-    """Return SQL of the rows that come to be, or cease to be, in a relation of counted rows."""
-    letters = "abc"[: len(sides)]
-    rows = " UNION ALL ".join(
-        f"SELECT *, '{letter}' AS side FROM ({of})"
-        for letter, (_, of) in zip(letters, sides, strict=True)
-    )
-    counts = ", ".join(f"count(*) FILTER (side = '{letter}') AS {letter}" for letter in letters)
+def rows_of(sides, n_times, *, leave=False):
+    """Return the rows that come to be, or cease to be, as DuckDB finds them."""
     times = " UNION ALL ".join(f"SELECT max(ts) AS x FROM {name}" for name in "stu")
-    change = "n - was" if emits == "istream" else "was - n"
-    return (
-        f"WITH q AS (SELECT *, until + INTERVAL 1 MICROSECOND AS gone FROM ({rows})), "
-        "i AS (SELECT k, r, since AS till FROM q UNION SELECT k, r, gone FROM q), "
-        f"m AS (SELECT i.k, i.r, till, {counts} FROM i LEFT JOIN q ON q.k IS NOT DISTINCT FROM i.k "
-        "AND q.r IS NOT DISTINCT FROM i.r AND since <= till AND till < gone GROUP BY ALL), "
-        f"l AS (SELECT *, {n_times} AS n FROM m), "
-        "w AS (SELECT *, lag(n, 1, 0) OVER (PARTITION BY k, r ORDER BY till) AS was FROM l) "
-        f"SELECT k, r FROM w, generate_series(1, {change}) WHERE till < {LOW % times}"
-    )
+    of = [rows for _, rows in sides]
+    return of_duckdb(relation(of, "k, r", n_times, LOW % times, leave=leave))
 
 
 @pytest.mark.parametrize(
@@ -109,6 +95,100 @@ def relation(sides, n_times, emits="istream"):
 def test_any_cut_gives_what_comes_to_be(spark, folder, case):
     form, sides, n_times = CASES[case]
     text = form.format(*(ours for ours, _ in sides))
-    wanted = of_duckdb(relation(sides, n_times))
+    wanted = rows_of(sides, n_times)
     assert sum(wanted.values()) > 10
     assert answers(engine_of(spark, folder), text) == wanted
+
+
+@pytest.mark.large("runs a stream of four batches")
+def test_dstream_gives_the_copies_that_cease_to_be(spark, folder):
+    text = f"DSTREAM({S[0]} INTERSECT ALL {T[0]})"
+    wanted = rows_of([S, T], "least(a, b)", leave=True)
+    assert sum(wanted.values()) > 10
+    assert answers(engine_of(spark, folder), text) == wanted
+
+
+@pytest.mark.large("runs a stream of four batches")
+def test_a_set_operation_is_a_subquery_and_a_stream(spark, folder):
+    engine = engine_of(spark, folder)
+    engine.stream("both", engine.query(f"{S[0]} UNION {T[0]}", name="both_query"))
+    text = "SELECT x.k + 1 AS n FROM (SELECT * FROM both) x WHERE x.r > 0"
+    found = answers(engine, text)
+    wanted = Counter()
+    for (k, r), n_times in rows_of([S, T], "least(1, a + b)").items():
+        wanted[(None if k is None else k + 1,)] += n_times * ((r or 0) > 0)
+    assert found == +wanted
+    with pytest.raises(QueryError, match="unknown column 'q'"):
+        engine.query("SELECT q FROM (SELECT k FROM s EXCEPT SELECT k FROM t) x, u WHERE x.k = u.k")
+
+
+def test_the_plan_says_how_often_a_row_is_there(spark, folder):
+    query = engine_of(spark, folder).query(f"{S[0]} EXCEPT ALL {T[0]}")
+    plan = " ".join(query.explain().split())
+    assert "[RANGE 4 SECONDS, RANGE 2 SECONDS]" in plan
+    assert "greatest((COUNT(*) FILTER (WHERE __side = 0)) - (COUNT(*) FILTER" in plan
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "match"),
+    [
+        (
+            "SELECT k FROM s EXCEPT SELECT k, v FROM t",
+            QueryError,
+            r"EXCEPT needs equally many output columns in each SELECT: 2 here, 1 in the first.*24",
+        ),
+        (
+            "SELECT k FROM s INTERSECT ALL SELECT ts FROM t",
+            QueryError,
+            "(?s)UNION|INTERSECT",
+        ),
+        (
+            "SELECT k FROM s UNION SELECT max(k) AS k FROM t",
+            NotSupportedError,
+            r"max\(\) in UNION is not supported yet; make a stream of the results",
+        ),
+        (
+            "SELECT k FROM s UNION SELECT k FROM t [ROWS 5]",
+            NotSupportedError,
+            r"UNION with \[ROWS 5\] of 't' is not supported yet; write \[RANGE",
+        ),
+        (
+            "SELECT k FROM s EXCEPT SELECT k FROM names",
+            NotSupportedError,
+            r"'names' is a table: join it with a stream",
+        ),
+        (
+            "SELECT k FROM s UNION SELECT s.k FROM s LEFT JOIN t [NOW] ON s.k = t.k",
+            NotSupportedError,
+            "UNION beside LEFT JOIN is not supported yet",
+        ),
+        (
+            "SELECT DSTREAM(k) FROM s UNION SELECT k FROM t",
+            NotSupportedError,
+            r"DSTREAM stands around UNION: DSTREAM\(SELECT … UNION SELECT …\).*column 8",
+        ),
+        (
+            "RSTREAM(SELECT k FROM s UNION SELECT k FROM t)",
+            NotSupportedError,
+            "RSTREAM of UNION is not supported yet.*column 1",
+        ),
+        (
+            "SELECT k FROM s UNION BY NAME SELECT k FROM t",
+            NotSupportedError,
+            "UNION is not supported yet with more than ALL or DISTINCT",
+        ),
+        (
+            "SELECT k + 1 FROM s UNION SELECT k AS k FROM t UNION SELECT q FROM u",
+            QueryError,
+            "unknown column 'q'",
+        ),
+        (
+            "SELECT k FROM s UNION SELECT v FROM t MODEL v WITHIN 1 BY k",
+            NotSupportedError,
+            "UNION beside MODEL is not supported; UNION ALL is",
+        ),
+    ],
+)
+def test_mistakes_say_what_to_write(spark, folder, text, error, match):
+    with pytest.raises(error, match=match):
+        engine_of(spark, folder).query(text)

@@ -1,4 +1,4 @@
-"""Joins of joined rows, several EXISTS and IN, and FULL joins: the results of DuckDB, for any cut."""
+"""Joins of joined rows, EXISTS and IN, FULL joins: the results of DuckDB, whatever the cut."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ IN_T = "SELECT t.v FROM {t} WHERE t.k = s.k AND {st}"
 
 CASES = {
     "LEFT, LEFT": both(
-        "SELECT s.id, t.id AS tid, u.id AS uid, u.name FROM {s} LEFT JOIN {t} ON s.k = t.k AND {st} "
+        "SELECT s.id, t.id AS tid, u.id AS uid, u.name "
+        "FROM {s} LEFT JOIN {t} ON s.k = t.k AND {st} "
         "LEFT JOIN {u} ON s.v = u.v AND s.id < u.id + t.id AND {stu}",
         st=ST,
         stu=STU,
@@ -98,8 +99,8 @@ CASES = {
         st=ST,
     ),
     "EXISTS and NOT EXISTS": both(
-        "SELECT s.id, s.v FROM {s} WHERE EXISTS (SELECT 1 FROM {t} WHERE t.k = s.k AND {st}) AND s.v > 0 "
-        "AND NOT EXISTS (SELECT * FROM {u} WHERE u.name = s.name AND u.v > 1 AND {su})",
+        "SELECT s.id, s.v FROM {s} WHERE EXISTS (SELECT 1 FROM {t} WHERE t.k = s.k AND {st}) "
+        "AND s.v > 0 AND NOT EXISTS (SELECT * FROM {u} WHERE u.name = s.name AND u.v > 1 AND {su})",
         st=ST,
         su=SU,
     ),
@@ -121,8 +122,9 @@ CASES = {
         su=SU,
     ),
     "NOT of AND and OR": both(
-        "SELECT s.id, s.name FROM {s} WHERE NOT (EXISTS (SELECT 1 FROM {t} WHERE t.k = s.k AND {st}) "
-        "AND (s.v > 2 OR NOT EXISTS (SELECT 1 FROM {u} WHERE u.name = s.name AND {su})))",
+        "SELECT s.id, s.name FROM {s} "
+        "WHERE NOT (EXISTS (SELECT 1 FROM {t} WHERE t.k = s.k AND {st}) AND"
+        " (s.v > 2 OR NOT EXISTS (SELECT 1 FROM {u} WHERE u.name = s.name AND {su})))",
         st=ST,
         su=SU,
     ),

@@ -224,6 +224,38 @@ def changes(rows: str, low: str, calls: str, having: str = "true") -> str:
     )
 
 
+def relation(
+    sides: Sequence[str], names: str, n_times: str, low: str, *, leave: bool = False
+) -> str:
+    """Return SQL of the rows that come to be in a relation, or that cease to be.
+
+    Args:
+        sides: rows of its parts, with the first and last instant at which each is there.
+        names: of the columns.
+        n_times: how often a row is there, by how often the parts ``a``, ``b``, … have it.
+        low: the instant before which every row has come.
+        leave: whether rows that cease to be are asked for.
+    """
+    letters = "abcd"[: len(sides)]
+    parts = zip(letters, sides, strict=True)
+    rows = " UNION ALL ".join(f"SELECT *, '{letter}' AS side FROM ({of})" for letter, of in parts)
+    counts = ", ".join(f"count(*) FILTER (side = '{letter}') AS {letter}" for letter in letters)
+    own = ", ".join(f"i.{name.strip()}" for name in names.split(","))
+    same = " AND ".join(
+        f"i.{each.strip()} IS NOT DISTINCT FROM q.{each.strip()}" for each in names.split(",")
+    )
+    change = "was - n" if leave else "n - was"
+    return (
+        f"WITH q AS (SELECT *, until + INTERVAL 1 MICROSECOND AS gone FROM ({rows}) "
+        f"WHERE since <= until), i AS (SELECT {names}, since AS till FROM q UNION "
+        f"SELECT {names}, gone FROM q), m AS (SELECT {own}, till, {counts} FROM i LEFT JOIN q "
+        f"ON {same} AND since <= till AND till < gone GROUP BY ALL), "
+        f"l AS (SELECT *, {n_times} AS n FROM m), w AS (SELECT *, lag(n, 1, 0) OVER "
+        f"(PARTITION BY {names} ORDER BY till) AS was FROM l) "
+        f"SELECT {names} FROM w, generate_series(1, {change}) WHERE till < {low}"
+    )
+
+
 def windowed(groups: str, calls: str, where: str = "true", more: str = "") -> tuple[str, str]:
     """Return a query of aggregates over windows of ``s``, and SQL of its rows."""
     return (
@@ -414,6 +446,46 @@ KINDS = {
             )
         },
         late="st",
+        options={"buckets": 2},
+    ),
+    "set operation": Kind(
+        {
+            "q": (
+                "SELECT k % 7 AS g FROM s [RANGE 3 SECONDS] WHERE id % 3 <> 0 "
+                "EXCEPT ALL SELECT k % 7 FROM t [RANGE 1 SECOND] WHERE id % 3 <> 0",
+                relation(
+                    [
+                        f"SELECT k % 7 AS g, ts AS since, ts + INTERVAL {length} SECONDS AS until "
+                        f"FROM {name} WHERE id % 3 <> 0"
+                        for name, length in (("s", 3), ("t", 1))
+                    ],
+                    "g",
+                    "greatest(a - b, 0)",
+                    LOWER,
+                ),
+            )
+        },
+        late=("s (1), t (2)",),
+        options={"buckets": 2},
+    ),
+    "joins of a join": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, t.id AS b FROM s [RANGE 6 SECONDS] "
+                "LEFT JOIN t [RANGE 3 SECONDS] ON s.k = t.k WHERE s.id % 3 <> 0 AND NOT EXISTS "
+                "(SELECT 1 FROM s u [RANGE 2 SECONDS] WHERE u.k = s.k + 1 AND u.id % 3 <> 0)",
+                "WITH w AS (SELECT s.*, t.id AS b, greatest(s.ts, t.ts) AS since, "
+                "least(s.ts + INTERVAL 6 SECONDS, t.ts + INTERVAL 3 SECONDS) AS until FROM s "
+                "LEFT JOIN t ON s.k = t.k AND greatest(s.ts, t.ts) <= "
+                "least(s.ts + INTERVAL 6 SECONDS, t.ts + INTERVAL 3 SECONDS) WHERE s.id % 3 <> 0) "
+                "SELECT id AS a, b FROM w WHERE NOT EXISTS (SELECT 1 FROM s AS u WHERE "
+                "u.k = w.k + 1 AND u.id % 3 <> 0 AND greatest(w.since, u.ts) <= "
+                "least(w.until, u.ts + INTERVAL 2 SECONDS)) AND since + INTERVAL 6 SECONDS < "
+                f"{LOW} AND (b IS NOT NULL OR ts + INTERVAL 6 SECONDS < "
+                "(SELECT max(ts) - INTERVAL 2 SECONDS FROM t))",
+            )
+        },
+        late="stu",
         options={"buckets": 2},
     ),
     "aggregate of a union": Kind(

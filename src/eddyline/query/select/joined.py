@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 from eddyline.query.query import LONGEST, UNBOUNDED, Input, Query, RangeWindow, StayWindow
@@ -105,6 +106,18 @@ class Relation:
         return self.items[0].columns if self.held is None else self.held.columns
 
     @property
+    def present(self) -> list[frozenset[str]]:
+        """The sets of streams that one of its rows may have rows of."""
+        stage = self.stage
+        if stage is None:
+            return [frozenset(each.name for each in self.timed)]
+        if stage.kind in ("semi", "anti"):
+            return stage.relations[0].present
+        alone = stage.relations if stage.twin else stage.relations[: stage.kind == "left"]
+        found = [*stage.present, *(each for relation in alone for each in relation.present)]
+        return list(dict.fromkeys(found))
+
+    @property
     def time(self) -> str:
         """The column of its event time; of results of one stream that is its own."""
         timed = self.timed
@@ -147,6 +160,12 @@ class Stage:
         """The items that its results have columns of, in the order of FROM."""
         shown = self.relations[:1] if self.kind in ("semi", "anti") else self.relations
         return sorted((item for each in shown for item in each.items), key=lambda each: each.place)
+
+    @property
+    def present(self) -> list[frozenset[str]]:
+        """The sets of streams that a row may have rows of, of those that it joins."""
+        sets = [each.present for each in self.relations]
+        return [frozenset().union(*each) for each in product(*sets)]
 
     @property
     def turns(self) -> bool:
@@ -342,7 +361,7 @@ class JoinReader:
     def _check_times(self) -> None:
         """Refuse joins of joined rows of which the event time is not known, or of N rows."""
         for each in self._items:
-            said = "a join of the rows of a join"
+            said = "a join of joined rows"
             if each.time is None and not each.is_table:
                 message = f"{each.name!r} has no known event time, by which {said} goes"
                 self._statement.refuse(message, each.start)
@@ -350,7 +369,7 @@ class JoinReader:
                 message = f"a window of N rows is not supported yet in {said}; write [RANGE …]"
                 self._statement.refuse(message, each.window_start(self._statement))
         if self._statement.emits not in (None, "istream"):
-            message = f"{self._statement.emits.upper()} of a join of the rows of a join is not"
+            message = f"{self._statement.emits.upper()} of a join of joined rows is not"
             self._statement.refuse(f"{message} supported yet", self._statement.emits_at)
 
     # -- WHERE ------------------------------------------------------------------------------------
@@ -414,12 +433,30 @@ class _Windows:
         items = [item for each in stage.relations for item in each.items]
         timed = [item for each in stage.relations for item in each.timed]
         stated = {each.name: each.window.length if each.states_window else None for each in timed}
-        found = stage.bounds.lengths(stated) if derives else {}
+        found = self._derived(stated) if derives else {}
         self.of_items: dict[str, Window] = {
             each.name: RangeWindow(found[each.name], is_derived=True)
             if each.name in found
             else each.window
             for each in items
+        }
+
+    def _derived(self, stated: Mapping[str, int | None]) -> dict[str, int]:
+        """Return the lengths of windows that follow from bounds of event times (µs), by item.
+
+        A bound by way of a stream counts only if a row of that is there. So a window is the longest
+        that any set of present streams needs.
+        """
+        bounds, found = self._stage.bounds, dict[str, list[int | None]]()
+        for present in self._stage.present:
+            own = {name: length for name, length in stated.items() if name in present}
+            lengths = bounds.lengths(own)
+            for name in own:
+                found.setdefault(name, []).append(lengths.get(name))
+        return {
+            name: max(each for each in lengths if each is not None)
+            for name, lengths in found.items()
+            if None not in lengths
         }
 
     def of(self, relation: Relation) -> Window:

@@ -290,7 +290,7 @@ class _Reader:
             message = f"RSTREAM of aggregates over a join {_IN_TWO}"
             statement.refuse(message, statement.emits_at)
         self._check_where(statement)
-        reader = self._staying(statement, items, f"{said.said} over a join", said.start)
+        reader = self._staying(statement, items, said.said, said.start, " over a join", _IN_TWO)
         joined = reader.closed()
         assert joined.held is not None
         names = JoinNames(statement.text)
@@ -309,7 +309,13 @@ class _Reader:
         return replace(plain, grouping=grouping)
 
     def _staying(
-        self, statement: Statement, items: Sequence[FromItem], said: str, start: int
+        self,
+        statement: Statement,
+        items: Sequence[FromItem],
+        said: str,
+        start: int,
+        of: str = "",
+        instead: str = "is not supported yet",
     ) -> JoinReader:
         """Return inner joins, or one input, whose rows say how long they stay.
 
@@ -318,19 +324,21 @@ class _Reader:
             items: of FROM.
             said: what is asked of the rows, for errors.
             start: the offset of that.
+            of: words that say which rows they are.
+            instead: what errors say of joins that are refused.
 
         Raises:
             NotSupportedError: a row does not say how long it stays.
         """
         for each in items:
             if each.kind != "inner":
-                statement.refuse(f"{said} beside {each.said(statement)[0]} {_IN_TWO}", start)
+                statement.refuse(f"{said} beside {each.said(statement)[0]} {instead}", start)
             if isinstance(each.window, SlideWindow | SessionWindow) or each.window.counts:
-                what = f"{said} with [{each.window.text}] of {each.name!r}"
+                what = f"{said}{of} with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
             if each.time is None and not each.is_table:
-                of = f"{each.name!r}, which does not keep the event time of a stream,"
-                statement.refuse(f"{said} of {of} {_IN_TWO}", each.start)
+                which = f"{each.name!r}, which does not keep the event time of a stream,"
+                statement.refuse(f"{said}{of} of {which} {instead}", each.start)
         where = statement.tree.args.get("where")
         reader = JoinReader(statement, self._calls, items, derives=False)
         reader.read([] if where is None else statement.conjuncts(where.this))
@@ -359,17 +367,14 @@ class _Reader:
             statement.refuse(f"{message}SELECT … {said} SELECT …)", statement.emits_at)
         asked = aggregation_of(statement, self._known) or over_of(statement)
         if asked is not None and asked.said != "DISTINCT":
-            message = f"{asked.said} in {said} {_IN_TWO}"
+            message = (
+                f"{asked.said} in {said} is not supported yet; make a stream of the results "
+                "(CREATE STREAM x AS SELECT …) and write SELECT … FROM x"
+            )
             statement.refuse(message, asked.start)
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         known = self._columns, self._tables, self._times
         items = FromReader(statement, *known, "", made).items()
-        if all(each.is_table for each in items):
-            message = (
-                f"{said} of the table {items[0].name!r}, whose rows come at no instant, is not "
-                f"supported; write [NOT] EXISTS (SELECT 1 FROM {items[0].name} WHERE …)"
-            )
-            statement.refuse(message, items[0].start)
         return self._staying(statement, items, said, items[0].start)
 
 
