@@ -18,6 +18,7 @@
     ├── LatenessWarning              a stream without a lateness
     ├── LateRowsWarning              many rows came too late
     ├── MissingFieldsWarning         no rule of a set finds any of its fields
+    ├── NullWarning                  NOT IN, whose values may have a NULL
     ├── RuleFilesWarning             a followed file of rules that cannot be read
     └── UnboundedStateWarning        state that only grows
 
@@ -27,6 +28,7 @@ kept in ``facts``. Every error survives pickling, as it has to travel from Spark
 
 from __future__ import annotations
 
+import sys
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -115,6 +117,10 @@ class UnboundedStateWarning(EddylineWarning):
     """A query keeps rows or values of a stream for ever, so its state only grows."""
 
 
+class NullWarning(EddylineWarning):
+    """A query asks ``NOT IN (SELECT …)``, where one NULL among the values drops every row."""
+
+
 class LateRowsWarning(EddylineWarning):
     """Many rows of a stream came too late, and were left out."""
 
@@ -129,6 +135,14 @@ class ChangedFunctionWarning(EddylineWarning):
 
 class MissingFieldsWarning(EddylineWarning):
     """No rule of a set finds any of its fields in the events."""
+
+
+def own_frames() -> int:
+    """Return the level of the stack at which the code of the user called, for ``warnings``."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("eddyline."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def told_in_short(call: Callable[P, R]) -> Callable[P, R]:

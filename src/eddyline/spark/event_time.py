@@ -15,7 +15,6 @@ In reading order:
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -26,7 +25,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.constraints.bounds import BINS_PER_OCTAVE, Disorder
-from eddyline.errors import LatenessWarning, LateRowsWarning, UnboundedStateWarning
+from eddyline.errors import (
+    LatenessWarning,
+    LateRowsWarning,
+    UnboundedStateWarning,
+    own_frames,
+)
 from eddyline.query.query import UNITS
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX
@@ -340,14 +344,6 @@ def _limit_of(source: DataFrame) -> str:
         given = stream_options(source)
         return next((name for name in LIMITS if name.lower() in given), "")
     return ""
-
-
-def own_frames() -> int:
-    """Return the level of the stack at which the code of the user called, for ``warnings``."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("eddyline."):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def warn_of_unbounded_state(query: str, operators: Iterable[Operator]) -> None:

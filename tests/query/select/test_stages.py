@@ -2,11 +2,13 @@
 
 import functools
 import sqlite3
+import warnings
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eddyline.errors import NullWarning
 from eddyline.query.predicates import predicate
 from eddyline.query.select.alternatives import MOST, alternatives
 from eddyline.query.select.reader import read_query
@@ -28,11 +30,33 @@ def read(text):
 CASES = cases("stages.txt")
 
 
+@pytest.mark.filterwarnings("ignore::eddyline.errors.NullWarning")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_query_is_read_in_stages(case):
     assert parts_of(read, case.query, case.kinds) == case.parts
 
 
+@pytest.mark.parametrize(
+    ("where", "n_warned"),
+    [
+        ("k NOT IN (SELECT v FROM t)", 1),
+        ("v > 1 OR NOT (k, v) IN (SELECT k, v FROM t WHERE k IS NOT NULL)", 1),
+        ("k NOT IN (SELECT v FROM t WHERE v IS NOT NULL AND t.k = s.k)", 0),
+        ("NOT (k NOT IN (SELECT v FROM t))", 0),
+        ("k NOT IN (SELECT v FROM t) OR v NOT IN (SELECT k FROM u)", 2),
+    ],
+)
+def test_not_in_warns_of_nulls(where, n_warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read(f"SELECT v FROM s [NOW] WHERE {where}")
+    assert [each.category for each in caught] == [NullWarning] * n_warned
+    assert all(
+        "IS NOT NULL in the SELECT, or NOT EXISTS (line 1" in str(each.message) for each in caught
+    )
+
+
+@pytest.mark.filterwarnings("ignore::eddyline.errors.NullWarning")
 @given(query=st.sampled_from([each.query for each in CASES]).flatmap(broken))
 def test_a_broken_query_is_read_or_refused_with_its_place(query):
     check_is_read_or_refused(read, query)

@@ -188,11 +188,8 @@ def expected(text, seed):
         return normal(db.sql(text).to_arrow_table())
 
 
-IN_ROWS = "NOT of AND and OR"
-"""The case whose rows come one by one, too."""
-
-
-@pytest.mark.large
+@pytest.mark.large("a stream of three batches through joins of joined rows")
+@pytest.mark.filterwarnings("ignore::eddyline.errors.NullWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_any_cut_gives_the_results_of_duckdb(spark, tmp_path, case):
     ours, theirs = CASES[case]

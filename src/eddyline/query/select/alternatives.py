@@ -12,18 +12,19 @@ there is no row at all if ``x`` is NULL.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.errors import NotSupportedError
+from eddyline.errors import NotSupportedError, NullWarning, own_frames
 from eddyline.query.select.statement import Exists, Fragment, asked_by
 from eddyline.sql.functions import joined_by
-from eddyline.sql.parsing import refuse
+from eddyline.sql.parsing import at, offset_of, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sqlglot import Expr
 
@@ -73,6 +74,9 @@ def alternatives(statement: Statement) -> list[Alternative]:
     if not statement.exists:
         return [Alternative(tuple(conjuncts), ())]
     conditions = [_condition(statement, part.tree, negated=False) for part in conjuncts]
+    _warn_of_nulls(statement, conditions)
+    known = [each.tree for each in conditions if isinstance(each, Fragment)]
+    conditions = [_without_known(each, known) for each in conditions]
     found: list[Alternative] = []
     for plain, asked in _cut(conditions):
         signs = {(id(each.select), each.asks, each.is_negated): each for each in asked}
@@ -105,12 +109,63 @@ def _condition(statement: Statement, tree: Expr, *, negated: bool) -> Condition:
 
 
 def _asked(asked: Exists) -> Condition:
-    """Return EXISTS or IN, or the three conditions that NOT IN is."""
+    """Return EXISTS or IN, or the conditions that NOT IN is: of equal values, and of NULLs."""
     if not (asked.compared and asked.is_negated):
         return asked
     if len(asked.compared) > 1:
         return _All((asked, replace(asked, asks="unknown")))
-    return _All((asked, replace(asked, asks="null"), replace(asked, asks="any")))
+    parts = [asked, replace(asked, asks="null"), replace(asked, asks="any")]
+    where = asked.select.args.get("where")
+    inside = [] if where is None else joined_by(exp.And, where.this)
+    if _is_known(asked.select.expressions[0].unalias(), inside):
+        parts.pop(1)
+    return _All(tuple(parts))
+
+
+def _is_known(value: Expr, conjuncts: Iterable[Expr]) -> bool:
+    """Return whether a conjunct says that a value is not NULL."""
+    for each in conjuncts:
+        inner = each.unnest()
+        if isinstance(inner, exp.Not) and isinstance(inner.this.unnest(), exp.Is):
+            said = inner.this.unnest()
+            same = said.this.sql().lower() == value.unnest().sql().lower()
+            if same and isinstance(said.expression, exp.Null):
+                return True
+    return False
+
+
+def _without_known(condition: Condition, known: Sequence[Expr]) -> Condition:
+    """Return a condition that asks nothing for a NULL before NOT IN which WHERE excludes."""
+    if not isinstance(condition, _All):
+        return condition
+    parts = [_without_known(each, known) for each in condition.parts]
+    return _All(
+        tuple(
+            each
+            for each in parts
+            if not (
+                isinstance(each, Exists)
+                and each.asks == "any"
+                and _is_known(each.compared[0], known)
+            )
+        )
+    )
+
+
+def _warn_of_nulls(statement: Statement, conditions: Sequence[Condition]) -> None:
+    """Warn of each NOT IN whose SELECT may have a NULL."""
+    for each in conditions:
+        if isinstance(each, _All | _Any):
+            _warn_of_nulls(statement, each.parts)
+        elif isinstance(each, Exists) and each.asks in ("null", "unknown"):
+            column = statement.items_of(each.select)[0].text
+            place = offset_of(each.select.args["from_"])
+            message = (
+                "NOT IN (SELECT …): a NULL among the values drops every row, as SQL has it; write "
+                f"WHERE {column} IS NOT NULL in the SELECT, or NOT EXISTS"
+            )
+            text = at(message, statement.text, place)
+            warnings.warn(text, NullWarning, stacklevel=own_frames())
 
 
 def _not_true(condition: Condition) -> Condition:

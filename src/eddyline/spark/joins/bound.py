@@ -172,7 +172,7 @@ class BoundJoin:
         other = next(each for each in self.timed if each != name)
         return (
             f"without a window bound the event time of its partners in the condition, such as "
-            f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR, "
+            f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR (no aggregate over the join can), "
         )
 
     @cached_property

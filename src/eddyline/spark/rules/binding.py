@@ -13,7 +13,7 @@ from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.data.gc_pause import made_of
 from eddyline.data.last_used import LastUsed
-from eddyline.errors import EddylineError, MissingFieldsWarning, QueryError
+from eddyline.errors import EddylineError, MissingFieldsWarning, QueryError, own_frames
 from eddyline.query.conditions import (
     BoundRules,
     FunctionTest,
@@ -28,7 +28,6 @@ from eddyline.query.conditions import (
 from eddyline.query.rules.sources import moments_of, with_moments
 from eddyline.report.formatting import counted
 from eddyline.spark.analysis import analysed, check_names, column_types, operand, refused
-from eddyline.spark.event_time import own_frames
 from eddyline.spark.session import is_ansi
 
 if TYPE_CHECKING:

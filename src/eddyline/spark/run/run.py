@@ -30,6 +30,7 @@ from eddyline.errors import (
     QueryError,
     SourceError,
     StateError,
+    own_frames,
 )
 from eddyline.registry import unknown
 from eddyline.report.metrics import metrics_of
@@ -41,7 +42,7 @@ from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, writ
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History
 from eddyline.spark.analysis import reason_of
-from eddyline.spark.event_time import own_frames, warn_of_unbounded_state, warn_without_lateness
+from eddyline.spark.event_time import warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
 from eddyline.spark.prepared import RowCount
 from eddyline.spark.python_workers import load_ahead
