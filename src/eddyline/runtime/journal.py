@@ -201,6 +201,12 @@ def n_left_out(entries: Iterable[JournalEntry]) -> int:
     return sum(entry.evidence["n_entries"] for entry in entries if _is_total(entry))
 
 
+def n_taken(entries: Sequence[JournalEntry]) -> int:
+    """Return how many decisions were ever noted, those that a journal has only counted included."""
+    is_thinned = bool(entries) and _is_total(entries[0])  # it stands first
+    return len(entries) + (n_left_out(entries[:1]) - 1 if is_thinned else 0)
+
+
 def _total(gone: Sequence[JournalEntry]) -> JournalEntry:
     """Return an entry that counts others; of those that count, what they count."""
     counts = Counter[str]()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -30,6 +30,7 @@ from eddyline.spark.run.run import Run
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.spark.starting import SparkTrigger, trigger_text
+from eddyline.spark.system import check_checkpoint, own_feed
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import LaidOut, Operator
     from eddyline.spark.relation import Relation
     from eddyline.spark.sinks.sinks import BatchWriter
+    from eddyline.spark.system import Feed
 
 RENAME = "engine.query(…, name='…')"
 """Advice on giving a query another name."""
@@ -139,11 +141,14 @@ class Query:
             kinds = ", ".join(type(each).__name__ for each in steps) or "none"
             msg = f"with_steps takes steps one by one (with_steps(*query.steps, step)), got {kinds}"
             raise QueryError(msg, query=self.name)
+        return self._over(steps, self.relations)
+
+    def _over(self, steps: Sequence[Step], relations: Mapping[str, Relation]) -> Query:
         return Query(
             self.name,
             self.text,
             steps,
-            self.relations,
+            relations,
             self.options,
             check_not_running=self._check_not_running,
             started=self._started,
@@ -291,9 +296,30 @@ class Query:
         outlet = SinkOutlet(sink_of(sink, path, format, options), self.shape.schema)
         given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
         query = self.as_before(None if given is None else stored_query(given))
-        run = Run(query.job(state), outlet, checkpoint, trigger, changed)
+        query, feeds = query._fed(given) if self.reads_system else (query, ())
+        run = Run(query.job(state, feeds), outlet, checkpoint, trigger, changed)
         self._started(run)
         return run
+
+    @property
+    def reads_system(self) -> bool:
+        """Whether it reads a stream about the system, as the engine gives it."""
+        return any(each.system is not None for each in self.relations.values())
+
+    def _fed(self, checkpoint: Path | None) -> tuple[Query, Sequence[Feed]]:
+        """Return the query over rows about the system that are in its own checkpoint.
+
+        Raises:
+            QueryError: it would feed itself.
+        """
+        relations, feeds = dict(self.relations), []
+        for name, each in self.relations.items():
+            if each.system is not None:
+                check_checkpoint(self.name, each.system, checkpoint)
+                df, feed = own_feed(each.df.sparkSession, each.system, checkpoint, name)
+                relations[name] = replace(each, df=df)
+                feeds.append(feed)
+        return self._over(self.steps, relations), feeds
 
     def to_df(self) -> DataFrame:
         """Return all results over batch DataFrames.
@@ -313,11 +339,12 @@ class Query:
             df = each.once(df)
         return df
 
-    def job(self, state: str | None = None) -> Job:
+    def job(self, state: str | None = None, feeds: Sequence[Feed] = ()) -> Job:
         """Return the job of a run of the query alone.
 
         Args:
             state: folder of durable state; in the checkpoint if omitted.
+            feeds: of the streams about the system that it reads.
         """
         return Job(
             name=self.name,
@@ -331,6 +358,7 @@ class Query:
             columns=self.columns,
             rename=self._rename,
             recalls=self.run_options.recall,
+            feeds=feeds,
         )
 
 

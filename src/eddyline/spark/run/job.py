@@ -93,11 +93,29 @@ class Job:
     """Advice on choosing another name, for errors."""
     recalls: bool = True
     """Whether plans are taken again where their conditions come again."""
+    feeds: Sequence[Feed] = ()
+    """What writes rows of the stream about the system for it."""
 
 
 def settings_of(options: Any) -> dict[str, str]:
     """Return the fields of an options object as texts."""
     return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
+
+
+class Feed(Protocol):
+    """Writes rows for a run while it runs; see ``spark.system``."""
+
+    def open(self) -> None:
+        """Begin, with the rows that there are now."""
+        ...
+
+    def look(self) -> None:
+        """Write the rows that are new."""
+        ...
+
+    def close(self) -> None:
+        """End."""
+        ...
 
 
 class SinkOutlet:
