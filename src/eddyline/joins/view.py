@@ -274,8 +274,8 @@ class JoinRecord:
             sums["n_missing_about"] = self.n_missing_about
         held: dict[str, float] = {"n_kept": sum(self.n_kept), "n_bytes": sum(self.n_bytes)}
         held |= {"n_waiting": self.n_waiting}
-        windows = {
-            name: {"n_kept": float(n_kept), "n_bytes": float(n_bytes)}
+        windows: dict[str, dict[str, float]] = {
+            name: {"n_kept": n_kept, "n_bytes": n_bytes}
             for name, n_kept, n_bytes in zip(self.inputs, self.n_kept, self.n_bytes, strict=True)
         }
         for name, n_cold in zip(self.inputs, self.cold_rows, strict=False):

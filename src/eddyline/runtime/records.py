@@ -320,7 +320,10 @@ class StoredRecord(msgspec.Struct, frozen=True):
         numbers = record.numbers(n_rows) if isinstance(record, Counting) else Numbers()
         levels = {name: float(value) for name, value in numbers.levels.items()}
         sums = {name: float(value) for name, value in numbers.sums.items()}
-        parts = {part: dict(of) for part, of in numbers.parts.items()}
+        parts = {
+            part: {name: float(value) for name, value in of.items()}
+            for part, of in numbers.parts.items()
+        }
         return cls(record.component, record.plan, sums, levels, parts)
 
     def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - they are known
