@@ -49,20 +49,29 @@ class Row(NamedTuple):
     value: float
 
 
-def values_of(batch: BatchRecord) -> Iterator[tuple[str, str, str, float]]:
-    """Yield component, entity, name and value of each number that is known of a batch."""
+def values_of(
+    batch: BatchRecord, *, is_mean: bool = False
+) -> Iterator[tuple[str, str, str, float]]:
+    """Yield component, entity, name and value of each number that is known of a batch.
+
+    Args:
+        batch: the batch, or several that were merged.
+        is_mean: whether counts of several batches are those of the mean one.
+    """
+    n = batch.n_batches if is_mean else 1
     said = numbers_of(batch.operators, batch.n_rows)
     newest, complete = event_times(said.values())
     whole = {
-        "n_rows": batch.n_rows,
-        "n_kept": batch.n_kept,
-        "seconds": batch.seconds,
+        "n_rows": batch.n_rows / n,
+        "n_kept": batch.n_kept / n,
+        "seconds": batch.seconds / n,
         "n_batches": batch.n_batches,
         "lag_s": None if newest is None or complete is None else max(0.0, newest - complete) / 1e6,
     }
     entities = [(RUN, BATCH, whole)]
     for component, numbers in said.items():
-        entities.append((component, component, {**numbers.sums, **numbers.levels}))
+        sums = {name: value / n for name, value in numbers.sums.items()}
+        entities.append((component, component, {**sums, **numbers.levels}))
         entities += [(component, part, {**levels}) for part, levels in numbers.parts.items()]
     for component, entity, values in entities:
         for name, value in values.items():

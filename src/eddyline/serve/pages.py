@@ -23,6 +23,7 @@ from eddyline.report.sections import Table, arranged, columns, known, without_va
 from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.following import is_change
+from eddyline.serve.graph import HEIGHT, graph_of, rows_of_box
 from eddyline.serve.measures import Effects, cells, health, in_short, spark_line, time_sections
 from eddyline.serve.runs import HANDS, Steerable, rules_of
 
@@ -115,9 +116,14 @@ class Pages:
         self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
         self._templates.filters |= {
             "short_effect": in_short,
+            "rows_of_box": rows_of_box,
             "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
         }
-        self._templates.globals |= {"static": static, "hands": HANDS}
+        self._templates.globals |= {
+            "static": static,
+            "hands": HANDS,
+            "box_height": HEIGHT,
+        }
 
     def list(self, runs: Sequence[Followed]) -> str:
         """Return the list of queries, those first that a person should look at."""
@@ -157,6 +163,7 @@ class Pages:
             cells=cells(run),
             spark=spark_line(run.recent),
             plans=_plans(run, wordings_of(made.sections)),
+            graph=graph_of(view, made.sections, _plans_in_words(run, wordings_of(made.sections))),
             notes=left_out(points),
             n_lines=len(view.text.splitlines()),
             shown_lines=SHOWN_LINES,
@@ -256,6 +263,16 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
             rows.append((part.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
+
+
+def _plans_in_words(run: Followed, wordings: Wordings) -> dict[str, str]:
+    """Return the plan in force of each component after the newest batch."""
+    parts = run.recent[-1].operators if run.recent else ()
+    return {
+        each.component: _plan_in_words(each.component, each.plan, wordings)
+        for each in parts
+        if each.plan is not None
+    }
 
 
 def _plan_in_words(component: str, plan: Any, wordings: Wordings) -> str:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Unpack
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, RunOptions, check_names
 from eddyline.query.identity import as_before, identity_of, steps_differ
-from eddyline.query.steps import ReadStep, carries, tree
+from eddyline.query.steps import ReadStep, carries, kind_of, maker, tree
 from eddyline.registry import checked_folder_name
 from eddyline.report.formatting import clipped, counted
 from eddyline.report.html import fragment
-from eddyline.report.sections import Section, Text
+from eddyline.report.sections import Node, Section, Text
 from eddyline.runtime.checkpoint import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types
 from eddyline.spark.event_time import warn_of_unbounded_state
@@ -218,6 +218,23 @@ class Query:
                 return self.with_steps(*steps)
         return self
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph."""
+        found = []
+        for at, step in enumerate(self.steps):
+            kind = kind_of(step)
+            if isinstance(step, ReadStep):
+                kind = "stream" if self.relations[step.stream].df.isStreaming else "table"
+            called = [each.name for each in getattr(step, "joined", ())] or step.inputs
+            inputs = [
+                (str(maker(self.steps, at, each)), name)
+                for each, name in zip(step.inputs, called, strict=True)
+            ]
+            name = step.stream if isinstance(step, ReadStep) else step.output
+            found.append(Node(str(at), kind, name, str(step), tuple(inputs)))
+        return tuple(found)
+
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""
         self._check_not_running(self.name)
@@ -355,6 +372,7 @@ class Query:
             operators=lambda _: self._new_operators(),
             state=state,
             steps=tree(self.steps),
+            nodes=self.nodes,
             columns=self.columns,
             rename=self._rename,
             recalls=self.run_options.recall,

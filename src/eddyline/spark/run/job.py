@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from eddyline.query.identity import Identity
+    from eddyline.report.sections import Node
     from eddyline.spark.operator import Laid, Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import ArrowSink, Sink
@@ -87,6 +88,8 @@ class Job:
     """Folder of durable state; in the checkpoint if omitted."""
     steps: tuple[str, ...] = ()
     """Its steps, as lines of a tree."""
+    nodes: tuple[Node, ...] = ()
+    """The same as a graph."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Name and Spark type of each output column."""
     rename: str = "another name"

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.report.metrics import Metric
-    from eddyline.report.sections import Section
+    from eddyline.report.sections import Node, Section
     from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Feed, Job, Outlet
@@ -439,6 +439,11 @@ class Run(RunFace):
     def steps(self) -> tuple[str, ...]:
         """The steps of the query as lines of a tree."""
         return self.job.steps
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph."""
+        return self.job.nodes
 
     def late_rows(self, name: str) -> pa.Table:
         """Return the rows of one input that came too late, such as to be joined.

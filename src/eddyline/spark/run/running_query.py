@@ -20,7 +20,7 @@ from rich.console import Console
 from eddyline.errors import SourceError
 from eddyline.report.formatting import count
 from eddyline.report.html import fragment, write_report
-from eddyline.report.sections import RunView, Section, Text
+from eddyline.report.sections import Node, RunView, Section, Text
 from eddyline.report.terminal import ProgressLine, explain
 from eddyline.runtime.records import History, n_batches
 from eddyline.spark.session import noting_interrupts
@@ -98,6 +98,11 @@ class RunFace(ABC):
     @abstractmethod
     def steps(self) -> tuple[str, ...]:
         """The steps of the query as lines of a tree; none where it is not made of steps."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph; none where it is not made of steps."""
+        return ()
 
     @abstractmethod
     def describe(self) -> list[Section]:
@@ -195,6 +200,7 @@ class RunFace(ABC):
             history=History(tuple(self.records), self.decisions),
             sections=tuple(self.describe()),
             settings=dict(self.settings),
+            nodes=self.nodes,
         )
 
     def report(self, path: str | Path) -> Path:

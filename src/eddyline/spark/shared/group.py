@@ -26,7 +26,7 @@ from eddyline.errors import StateError
 from eddyline.query.identity import differences, in_words
 from eddyline.query.steps import tree
 from eddyline.registry import folder_name
-from eddyline.report.sections import Section, Text, arranged, notes
+from eddyline.report.sections import Node, Section, Text, arranged, notes
 from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.run.job import Job
@@ -486,6 +486,11 @@ class SharedQueryRun(RunFace):
     def steps(self) -> tuple[str, ...]:
         """The steps of the query as lines of a tree."""
         return tree(self.query.steps)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph."""
+        return self.query.nodes
 
     @property
     def _is_in(self) -> bool:
