@@ -84,11 +84,18 @@ class Box:
     """Its components and entities in the stream about the system."""
     number: str = ""
     figures: tuple[Figure, ...] = ()
+    relation: str = ""
+    """What the step makes, under that name."""
     shared_with: tuple[str, ...] = ()
     """Other queries for which it does the same work."""
     x: int = 0
     y: int = 0
     width: int = WIDTH
+
+    def has(self, operator: str) -> bool:
+        """Return whether it is the step that an operator runs."""
+        stem, _, owner = operator.partition(" ")
+        return stem == self.kind and owner in ("", self.relation)
 
     @property
     def label(self) -> str:
@@ -181,7 +188,8 @@ def _boxes(view: RunView, entities: Sequence[Entity], components: Iterable[str])
             owned += ((RUN, BATCH),) if sum(n.kind == "stream" for n in view.nodes) == 1 else ()
         said = _short(node)
         reads = (*reads, *(each.key for each in beside))
-        found.append(Box(node.id, node.kind, said, node.text, (), reads, owned + parts))
+        made = Box(node.id, node.kind, said, node.text, (), reads, owned + parts)
+        found.append(replace(made, relation=node.name))
     last = view.nodes[-1].id
     found.append(Box("result", "result", view.query, "", (), (last,), ((RUN, BATCH), (RUN, RUN))))
     return found
@@ -234,8 +242,8 @@ def _home(component: str, nodes: Sequence[Node]) -> str:
 
 
 def _plan_facts(box: Box, plans: Mapping[str, str]) -> list[tuple[str, str]]:
-    own = [of for of, entity in box.owns if of == entity and of in plans]
-    return [("plan" if len(own) == 1 else f"plan of {of}", plans[of]) for of in own]
+    own = [of for of, entity in box.owns if of == entity]
+    return [("plan" if len(own) == 1 else f"plan of {of}", plans[of]) for of in own if of in plans]
 
 
 def _owned(box: Box, values: Values) -> dict[tuple[str, str], dict[str, float]]:

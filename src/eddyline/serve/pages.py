@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from eddyline.report.formatting import Wordings
     from eddyline.report.sections import Figure, RunView, Section, Tile
     from eddyline.report.series import Point
+    from eddyline.runtime.by_hand import Property
     from eddyline.runtime.journal import JournalEntry
     from eddyline.serve.following import Followed
     from eddyline.serve.measures import Health
@@ -58,6 +59,7 @@ RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
 """The order of the list."""
 
 EVENTS = {
+    "adjust": "has another option",
     "adapt": "adapts again",
     "caches": "took other caches",
     "change": "goes on as a changed query",
@@ -177,6 +179,7 @@ class Pages:
             settings=settings_section(view.settings, is_aside=True),
             has_hands=has_hands and isinstance(run.run, Steerable),
             has_rules=has_hands and rules_of(run.run) is not None,
+            adjustable=_adjustable(run) if has_hands else (),
             figures=Figures(),
             **leads_and_sections(made.sections),
         )
@@ -222,6 +225,15 @@ class Pages:
             plans = [(each, _plan_in_words(each, plan, words)) for each, plan in found]
         return self.render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
 
+    def options(self, run: Followed, asked: Mapping[str, str] | None = None) -> str:
+        """Return the page of the options of a run that a person may change.
+
+        Args:
+            run: the run.
+            asked: what was typed, and what is wrong with it.
+        """
+        return self.render("options.html", run=run, found=_adjustable(run), asked=asked or {})
+
     def problem(self, title: str, text: str) -> str:
         """Return a page that says what is wrong."""
         return self.render("problem.html", title=title, text=text)
@@ -263,6 +275,11 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
             rows.append((part.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
+
+
+def _adjustable(run: Followed) -> Sequence[Property]:
+    """Return the options of a run that a person may change."""
+    return run.run.properties() if isinstance(run.run, Steerable) else ()
 
 
 def _plans_in_words(run: Followed, wordings: Wordings) -> dict[str, str]:

@@ -199,7 +199,7 @@ class RunFace(ABC):
             steps=self.steps,
             history=History(tuple(self.records), self.decisions),
             sections=tuple(self.describe()),
-            settings=dict(self.settings),
+            settings=self.steering.settings(self.settings),
             nodes=self.nodes,
         )
 
@@ -261,6 +261,24 @@ class RunFace(ABC):
             StateError: it cannot be written.
         """
         self.steering.adapt(component)
+
+    def adjust(self, *, component: str | None = None, **values: float) -> None:
+        """Give numeric options other values, from the next micro-batch on.
+
+        These are limits of profiling (``sample_prob``, ``max_overhead``) and of caches
+        (``cache_bytes``), which change the work and never the answer. The run has the values until
+        it ends; a start has those of the program.
+
+        Args:
+            component: the operator, such as ``filter`` or ``join``; all that have the option if
+                omitted.
+            **values: the values by option.
+
+        Raises:
+            OptionError: the query has no such option that can be changed, or the value is out of
+                its range; nothing is changed.
+        """
+        self.steering.adjust(component, values)
 
     # -- the rows, where they stay in memory ----------------------------------------------------
 
