@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
 
+NAME = "system"
+"""Name of the stream in SQL."""
+
 BATCH = "batch"
 """Entity of the numbers of a whole micro-batch."""
 

@@ -258,7 +258,7 @@ def _number(box: Box, now: Values) -> str:
         n_out = now.get((RUN, BATCH), {}).get("n_kept")
         return "" if n_out is None else f"{count(round(n_out))} out"
     numbers = [of for key, of in _owned(box, now).items() if key in box.owns]
-    for name, word in SHOWN:
+    for name, word in SHOWN[-1:] if box.kind in SOURCES else SHOWN:
         for of in numbers:
             if name in of:
                 return f"{count(round(of[name]))} {word}"

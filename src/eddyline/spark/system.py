@@ -33,7 +33,7 @@ from eddyline.data.files import replace_file, writable
 from eddyline.errors import QueryError, StateError
 from eddyline.registry import folder_name
 from eddyline.report.metrics import BACKLOG, FAILURES, PINNED
-from eddyline.report.system import Row, entries_of, rows_of, state_rows
+from eddyline.report.system import NAME, Row, entries_of, rows_of, state_rows
 from eddyline.runtime.checkpoint import OWN, SPARK, read_struct
 from eddyline.runtime.journal import RUN, n_taken
 from eddyline.serve.stored import StoredRuns, StoredWatch
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
 
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.run.run import Run
-
-NAME = "system"
-"""Name of the stream in SQL, and of its folder in a checkpoint."""
 
 FROM_SYSTEM = re.compile(rf"(?:\bfrom|\bjoin|,)\s+{NAME}\b", re.IGNORECASE)
 """A query that may read it."""
