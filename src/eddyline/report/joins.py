@@ -180,8 +180,8 @@ def _entities(view: JoinView) -> Iterator[Entity]:
         yield Entity("exchange", "buckets", JoinRecord.component, facts)
     for each in view.inputs:
         latest = "" if each.latest is None else f"{instant(each.latest)} UTC"
-        facts = (("window", each.window), ("latest row", latest), ("runs", count(each.n_runs)))
-        yield Entity("window", each.name, JoinRecord.component, facts, each.name)
+        window = (("window", each.window), ("latest row", latest), ("runs", count(each.n_runs)))
+        yield Entity("window", each.name, JoinRecord.component, window, each.name)
     for cache in view.caches:
         rows = (
             ("asked by rows of", cache.pipeline),

@@ -95,7 +95,7 @@ class Box:
     def has(self, operator: str) -> bool:
         """Return whether it is the step that an operator runs."""
         stem, _, owner = operator.partition(" ")
-        return stem == self.kind and owner in ("", self.relation)
+        return stem.startswith(self.kind) and owner in ("", self.relation)
 
     @property
     def label(self) -> str:

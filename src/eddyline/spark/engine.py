@@ -20,6 +20,7 @@ from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_folder_name, checked_text, folder_name, hint, unknown
+from eddyline.report.system import NAME as SYSTEM
 from eddyline.runtime.checkpoint import checked_changed
 from eddyline.spark.query import RENAME, Catalog, Query
 from eddyline.spark.reading import read_steps, reads_tables_alone, timed
@@ -34,7 +35,6 @@ from eddyline.spark.sinks.sinks import folder_of
 from eddyline.spark.starting import SparkTrigger, trigger_text
 from eddyline.spark.system import FROM_SYSTEM, SystemStreams, check_text, source_of
 from eddyline.spark.system import LATENESS as SYSTEM_LATENESS
-from eddyline.spark.system import NAME as SYSTEM
 from eddyline.spark.system import TIME as SYSTEM_TIME
 from eddyline.sql.parsing import on_one_line
 

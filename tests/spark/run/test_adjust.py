@@ -60,6 +60,25 @@ def test_an_option_is_in_force_at_once_and_in_the_journal(engine):
 
 
 @pytest.mark.large
+def test_rules_sample_by_the_new_value_and_go_on_from_what_they_learned(engine, tmp_path):
+    rules = el.RuleSet({"big": "v > 200", "odd": "v % 2 = 1 AND k > 2"})
+    query = engine.rules("rules", rules, stream="a")
+    with query.start("memory", checkpoint=tmp_path / "ck") as run:
+        run.adjust(sample_prob=0.5)
+        (operator,) = [each for each in run.chain.operators if each.name == "rules"]
+        assert operator.compiled.choice.options.sample_prob == 0.5
+        run.process_all_available()
+        n_rows = run.to_arrow().num_rows
+    assert n_rows == sum(
+        v > 200 or (v % 2 == 1 and k > 2) for k, v in zip(ROWS["k"], ROWS["v"], strict=True)
+    )
+    with query.start("memory", checkpoint=tmp_path / "ck") as run:
+        (operator,) = [each for each in run.chain.operators if each.name == "rules"]
+        assert operator.options.sample_prob == 0.01
+        assert [each.event for each in run.decisions][-1] == "restore"
+
+
+@pytest.mark.large
 def test_memory_of_caches_changes_and_the_answer_does_not(engine):
     text = (
         "SELECT a.v, b.v AS w, c.v AS x FROM a [RANGE 1 MINUTE], b [RANGE 1 MINUTE], "
