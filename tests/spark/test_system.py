@@ -70,6 +70,25 @@ def test_a_feed_that_starts_again_tells_nothing_twice_and_leaves_nothing_out(tmp
 
 
 @pytest.mark.usefixtures("_at_once")
+def test_rows_that_cannot_be_written_are_told_later(tmp_path, monkeypatch):
+    kept(tmp_path / "ck", a_run(n_batches=4))
+    (tmp_path / "feed" / "rows").mkdir(parents=True)
+    feed = Feed((tmp_path / "ck",), tmp_path / "feed")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(system.pq, "write_table", full)
+        with pytest.raises(OSError, match="No space"):
+            feed.open()
+    assert told(tmp_path / "feed") == []
+    feed.look()
+    feed.close()
+    assert batches_of(told(tmp_path / "feed")) == list(range(4))
+
+
+@pytest.mark.usefixtures("_at_once")
 def test_a_checkpoint_of_a_query_that_reads_the_stream_is_left_out(tmp_path):
     kept(tmp_path / "all" / "a", a_run(n_batches=2))
     kept(tmp_path / "all" / "b", a_run(n_batches=3))

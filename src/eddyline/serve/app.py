@@ -197,12 +197,10 @@ class Page:
 
     async def done(self, name: str, request: Request) -> Response:
         """Do what a person asked for, and lead back to the run."""
-        run = self.following.look_back(request.path_params["key"])
-        if run is None or not isinstance(run.run, Steerable):
-            return self.problem("Not found", "No run at this address can be changed.", 404)
-        asked = await fields_of(request, MOST_FIELD_BYTES)
-        if asked is None:
-            return self.problem("Not understood", "The request is too long.", 413)
+        found = await self._steered(request)
+        if isinstance(found, Response):
+            return found
+        run, asked = found
         component = asked.get("component") or None
         try:
             act = getattr(run.run, name)
@@ -212,6 +210,16 @@ class Page:
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}", 303)
 
+    async def _steered(self, request: Request) -> tuple[Followed, dict[str, str]] | Response:
+        """Return the run that a form changes and its fields, or an answer that says why not."""
+        run = self.following.look_back(request.path_params["key"])
+        if run is None or not isinstance(run.run, Steerable):
+            return self.problem("Not found", "No run at this address can be changed.", 404)
+        asked = await fields_of(request, MOST_FIELD_BYTES)
+        if asked is None:
+            return self.problem("Not understood", "The request is too long.", 413)
+        return run, asked
+
     async def options(self, request: Request) -> Response:
         """Answer with the options of a run that can be changed."""
         key = request.path_params["key"]
@@ -219,12 +227,10 @@ class Page:
 
     async def adjusted(self, request: Request) -> Response:
         """Give an option the value that a person typed, and lead back to the run."""
-        run = self.following.look_back(request.path_params["key"])
-        if run is None or not isinstance(run.run, Steerable):
-            return self.problem("Not found", "No run at this address can be changed.", 404)
-        asked = await fields_of(request, MOST_FIELD_BYTES)
-        if asked is None:
-            return self.problem("Not understood", "The request is too long.", 413)
+        found = await self._steered(request)
+        if isinstance(found, Response):
+            return found
+        run, asked = found
         component, name = asked.get("component", ""), asked.get("name", "")
         try:
             value = _number(asked.get("value", ""))

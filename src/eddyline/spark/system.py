@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eddyline.data.files import replace_file, writable
-from eddyline.errors import QueryError, StateError
+from eddyline.errors import QueryError
 from eddyline.registry import folder_name
 from eddyline.report.metrics import BACKLOG, FAILURES, PINNED
 from eddyline.report.system import NAME, Row, entries_of, rows_of, state_rows
@@ -230,6 +230,8 @@ class Feed:
         self._is_read_once = is_read_once
         self._place = _Place()
         self._watched: _LiveRuns | StoredRuns | None = None
+        self._heard: weakref.WeakSet[_Live | StoredWatch] = weakref.WeakSet()
+        """Runs whose earlier starts are told."""
         self._due: weakref.WeakKeyDictionary[_Live, float] = weakref.WeakKeyDictionary()
         """When a run may be asked again for what only Spark knows (s, monotonic)."""
         self._lock = threading.Lock()
@@ -262,7 +264,7 @@ class Feed:
 
     def _follow(self) -> None:
         while not self._closed.wait(LOOK_EVERY_S):
-            with contextlib.suppress(StateError, OSError):  # such as a full disk: the next look
+            with contextlib.suppress(Exception):  # such as a full disk: the next look tells it
                 self.look()
 
     def close(self) -> None:
@@ -276,24 +278,29 @@ class Feed:
         """Write what is new of the runs.
 
         Raises:
-            StateError: a checkpoint cannot be read.
             OSError: the rows cannot be written; nothing is lost.
         """
         with self._lock:
             if self._watched is None or self._closed.is_set():
                 return
-            told = {key: msgspec.structs.replace(each) for key, each in self._place.told.items()}
+            told = dict(self._place.told)
             rows: list[Row] = []
+            heard: list[_Live | StoredWatch] = []
             for run in self._watched.runs():
                 if isinstance(run, StoredWatch) and (run.folder / OWN / NAME).is_dir():
                     continue  # it reads the stream
-                known = told.setdefault(_key_of(run), Told())
-                news = list(self._news(run, known))
-                if not news and known.status != "running" and isinstance(run, _Live):
-                    self._watched.end(run)  # type: ignore[union-attr]
-                rows += news
+                with contextlib.suppress(Exception):  # what one cannot tell hides no other
+                    key = _key_of(run)
+                    known = msgspec.structs.replace(told.get(key, Told()))
+                    news = list(self._news(run, known))
+                    if not news and known.status != "running" and isinstance(run, _Live):
+                        self._watched.end(run)  # type: ignore[union-attr]
+                    told[key] = known
+                    rows += news
+                    heard.append(run)
             if rows:
                 self._write(rows, _Place(self._place.number + 1, told))
+            self._heard.update(heard)
 
     def _news(self, run: _Live | StoredWatch, told: Told) -> Iterator[Row]:
         """Yield what is new of a run, and note that it is told."""
@@ -316,16 +323,15 @@ class Feed:
 
     def _batches(self, run: _Live | StoredWatch, after: int) -> Sequence[BatchRecord]:
         """Return the batches after one; of a run that is new here also those of earlier starts."""
-        if isinstance(run, StoredWatch) or run in self._due:
+        if isinstance(run, StoredWatch) or run in self._heard:
             return run.records_after(after)
-        self._due[run] = 0.0
         earlier = StoredWatch(run.run.checkpoint) if run.run.is_kept else run
         return earlier.records_after(after)
 
     def _levels(self, run: _Live, batch_id: int) -> Iterator[Row]:
         """Yield what no record of a batch has, at most a small share of the time."""
         began = time.monotonic()
-        if began < self._due[run]:
+        if began < self._due.get(run, 0.0):
             return
         with contextlib.suppress(Exception):  # a session that was stopped answers nothing
             at = round(1e6 * time.time())
