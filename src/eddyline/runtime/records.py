@@ -295,7 +295,7 @@ PROGRESS_FILE = "progress"
 """Name of the file in errors."""
 
 PROGRESS_BYTES = 32 << 20
-"""Size up to which the file grows (bytes): some 60,000 records of a query with a few operators."""
+"""Size up to which the file grows (bytes): some 40,000 records of a query with a few operators."""
 
 MAX_RECORDS = 2_000
 """Records in memory; figures draw half as many points."""

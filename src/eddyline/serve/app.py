@@ -200,17 +200,19 @@ class Page:
         found = await self._steered(request)
         if isinstance(found, Response):
             return found
-        run, asked = found
+        run, steered, asked = found
         component = asked.get("component") or None
         try:
-            act = getattr(run.run, name)
+            act = getattr(steered, name)
             await to_thread.run_sync(partial(act, component) if HANDS[name].is_of_plans else act)
         except EddylineError as error:
             return self.problem("Not possible", error.message, 409)
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}", 303)
 
-    async def _steered(self, request: Request) -> tuple[Followed, dict[str, str]] | Response:
+    async def _steered(
+        self, request: Request
+    ) -> tuple[Followed, Steerable, dict[str, str]] | Response:
         """Return the run that a form changes and its fields, or an answer that says why not."""
         run = self.following.look_back(request.path_params["key"])
         if run is None or not isinstance(run.run, Steerable):
@@ -218,7 +220,7 @@ class Page:
         asked = await fields_of(request, MOST_FIELD_BYTES)
         if asked is None:
             return self.problem("Not understood", "The request is too long.", 413)
-        return run, asked
+        return run, run.run, asked
 
     async def options(self, request: Request) -> Response:
         """Answer with the options of a run that can be changed."""
@@ -230,11 +232,11 @@ class Page:
         found = await self._steered(request)
         if isinstance(found, Response):
             return found
-        run, asked = found
+        run, steered, asked = found
         component, name = asked.get("component", ""), asked.get("name", "")
         try:
             value = _number(asked.get("value", ""))
-            await to_thread.run_sync(partial(run.run.adjust, component, name, value))
+            await to_thread.run_sync(partial(steered.adjust, component, name, value))
         except EddylineError as error:
             made = partial(self.pages.options, run, {**asked, "wrong": error.message})
             return HTMLResponse(await self.in_thread(made), 409)
