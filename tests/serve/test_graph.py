@@ -66,6 +66,7 @@ def test_numbers_and_curves_are_those_of_the_system_stream():
     join = {line.name for figure in boxes["4"].figures for line in figure.lines}
     assert {"join: n_results", "pipeline o: cost_ns", "p", "geo"} <= join
     assert ("plan of pipeline o", "geo, then p") in boxes["4"].facts
+    assert boxes["3"].number == ""  # rows of a table do not arrive
     out = [row.value for row in rows if (row.entity, row.name) == ("batch", "n_kept")]
     assert boxes["result"].number == f"{out[-1]:,.0f} out"
 

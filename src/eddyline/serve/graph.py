@@ -184,8 +184,8 @@ def _boxes(view: RunView, entities: Sequence[Entity], components: Iterable[str])
         found += [*between, *beside]
         owned = tuple((component, component) for component in own)
         parts = tuple((component, "") for component in own)  # those without a box of their own
-        if node.kind in SOURCES:
-            owned += ((RUN, BATCH),) if sum(n.kind == "stream" for n in view.nodes) == 1 else ()
+        if node.kind == "stream" and sum(n.kind == "stream" for n in view.nodes) == 1:
+            owned += ((RUN, BATCH),)
         said = _short(node)
         reads = (*reads, *(each.key for each in beside))
         made = Box(node.id, node.kind, said, node.text, (), reads, owned + parts)
@@ -260,7 +260,7 @@ def _number(box: Box, now: Values) -> str:
     numbers = [of for key, of in _owned(box, now).items() if key in box.owns]
     for name, word in SHOWN[-1:] if box.kind in SOURCES else SHOWN:
         for of in numbers:
-            if name in of:
+            if of.get(name, 0) or (name != "n_rows" and name in of):  # 0 rows: not counted
                 return f"{count(round(of[name]))} {word}"
     return ""
 
