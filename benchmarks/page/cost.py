@@ -1,4 +1,7 @@
-"""Time of a processor that the server of the page takes beside a query that is never idle."""
+"""Time of a processor that who looks takes beside a query that is never idle.
+
+Who looks is the server of the page, or the feed of the stream about the system.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,13 @@ FRESHEN_S = 1.0
 """Least time between a batch and the question of ``page.js`` for a newer page (s)."""
 SERVERS = ("eddyline page", "AnyIO worker")
 """Beginnings of the names of the server's threads."""
+FEEDS = ("eddyline system",)
+"""The same of feeds."""
 
 
-def server_s() -> float:
-    """Return the time of a processor that the server's threads have taken (s)."""
-    threads = [each for each in threading.enumerate() if each.name.startswith(SERVERS)]
+def threads_s(names: tuple[str, ...]) -> float:
+    """Return the time of a processor that threads have taken whose names begin so (s)."""
+    threads = [each for each in threading.enumerate() if each.name.startswith(names)]
     files = [Path(f"/proc/self/task/{each.native_id}/schedstat") for each in threads]
     return sum(int(each.read_text().split()[0]) for each in files) / 1e9
 
@@ -85,12 +90,8 @@ def looked_at(server: Any, query: str) -> Iterator[list[int]]:
 def cost(settings: Settings, *, is_open: bool) -> Measurement:
     """Share of a core that the server takes while batches follow each other without a pause."""
     n_batches = settings.pick(200, 30)
-    spark = spark_session()
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS)
-    engine = el.Engine(spark)
-    engine.stream("s", source.option("numPartitions", 2).load())
     name = f"served_{is_open}".lower()
-    query = engine.query(TEXT, name=name)
+    engine, query = _query(name)
     start = partial(query.start, _nowhere, checkpoint=mkdtemp(), trigger="0 seconds")
     with engine.serve() as server, start() as run:
         _await(run, WARM)
@@ -98,7 +99,7 @@ def cost(settings: Settings, *, is_open: bool) -> Measurement:
         page = looked_at(server, name) if is_open else nullcontext([])
         with page as seen:
             _await(run, 2 * WARM)
-            seconds, cpu_s, n = _measured(run, n_batches)
+            seconds, cpu_s, n = _measured(run, n_batches, SERVERS)
     assert bool(seen) == is_open
     note = (
         f"{cpu_s:.3f} s of the server's threads in {seconds:.1f} s of {n} batches of {ROWS:,} "
@@ -108,12 +109,44 @@ def cost(settings: Settings, *, is_open: bool) -> Measurement:
     return Measurement(cpu_s / seconds, note, details)
 
 
-def _measured(run: Any, n_batches: int) -> tuple[float, float, int]:
-    """Return the time of so many batches, that of the server meanwhile (s), and their number."""
+def cost_of_feed(settings: Settings) -> Measurement:
+    """Share of a core that the feed of the stream about the system takes, of the same query."""
+    n_batches = settings.pick(200, 30)
+    engine, query = _query("fed")
+    with query.start(_nowhere, checkpoint=mkdtemp(), trigger="0 seconds") as run:
+        rows = engine.system
+        _await(run, WARM)
+        seconds, cpu_s, n = _measured(run, n_batches, FEEDS)
+        time.sleep(1.0)
+        n_told = _n_told(rows)
+    assert n_told >= n
+    note = f"{cpu_s:.3f} s of the feed's thread in {seconds:.1f} s of {n} batches"
+    return Measurement(cpu_s / seconds, note, {"cpu_s": cpu_s, "seconds": seconds})
+
+
+def _n_told(rows: Any) -> int:
+    """Return of how many batches there are rows."""
+    run = rows.writeStream.format("memory").queryName("fed_rows").trigger(availableNow=True).start()
+    run.awaitTermination()
+    found = rows.sparkSession.sql("SELECT DISTINCT batch FROM fed_rows WHERE entity = 'batch'")
+    return int(found.count())
+
+
+def _query(name: str) -> tuple[el.Engine, Any]:
+    """Return an engine and a query of it that is never idle."""
+    spark = spark_session()
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS)
+    engine = el.Engine(spark)
+    engine.stream("s", source.option("numPartitions", 2).load())
+    return engine, engine.query(TEXT, name=name)
+
+
+def _measured(run: Any, n_batches: int, names: tuple[str, ...]) -> tuple[float, float, int]:
+    """Return the time of so many batches, that of threads meanwhile (s), and their number."""
     first = run.records[-1].batch_id
-    began, before = time.monotonic(), server_s()
+    began, before = time.monotonic(), threads_s(names)
     _await(run, first + n_batches)
-    return time.monotonic() - began, server_s() - before, run.records[-1].batch_id - first
+    return time.monotonic() - began, threads_s(names) - before, run.records[-1].batch_id - first
 
 
 def _await(run: Any, batch_id: int) -> None:
@@ -129,4 +162,5 @@ def _nowhere(df: Any, _: int) -> None:
 RUNS: Runs = {
     "page_cost_unseen": partial(cost, is_open=False),
     "page_cost_open": partial(cost, is_open=True),
+    "page_cost_system": cost_of_feed,
 }

@@ -269,6 +269,14 @@ class RunOptions(_Keywords):
     come again."""
 
 
+ADJUSTABLE = {
+    "sample_prob": "most rows that are profiled, as a share of the input (0 to 1)",
+    "max_overhead": "most work that profiling may add, as a share of the work itself (up to 1)",
+    "cache_bytes": "most memory for joined rows that are kept, per bucket (bytes)",
+}
+"""Numeric options that a person may change while a query runs, and their meaning. They change the
+work, never the answer."""
+
 REMOVED = {
     "warmup_prob": "a tenth of the rows is profiled until a warm-up ends",
     "min_fill": "a warm-up ends at 100 profile tuples",

@@ -18,7 +18,7 @@ from eddyline.joins.view import (
 )
 from eddyline.report import filters, joins, rules
 from eddyline.report.progress import progress_lines
-from eddyline.report.sections import RunView, Section
+from eddyline.report.sections import Node, RunView, Section
 from eddyline.report.terminal import explain
 from eddyline.rules.view import RuleView
 from eddyline.runtime.journal import JournalEntry
@@ -328,3 +328,20 @@ def a_join_run(n_batches: int = 12, view: JoinView | None = None) -> RunView:
         text="SELECT o.id FROM orders [RANGE 10 MINUTES] AS o, …",
         settings={"buckets": "8"},
     )
+
+
+NODES = (
+    Node("0", "stream", "o", "read orders as o"),
+    Node("1", "filter", "o", "filter o: v > 3", (("0", "o"),)),
+    Node("2", "stream", "p", "read p"),
+    Node("3", "table", "geo", "read geo"),
+    Node(
+        "4",
+        "join",
+        "o ⋈ p ⋈ geo",
+        "join o [RANGE 10 MINUTES], p [RANGE 10 MINUTES], geo [UNBOUNDED] on o.id = p.order_id",
+        (("1", "o"), ("2", "p"), ("3", "geo")),
+    ),
+    Node("5", "project", "(result)", "project o ⋈ p ⋈ geo: o.v AS v", (("4", "o ⋈ p ⋈ geo"),)),
+)
+"""The steps of ``a_join_run`` as a graph."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eddyline.errors import QueryError
+from eddyline.options import ADJUSTABLE, FilterOptions
 from eddyline.report.sections import RunView
-from eddyline.runtime.by_hand import RuleList, RuleShown
+from eddyline.runtime.by_hand import Property, RuleList, RuleShown
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History, OrderRecord
 from tests.report.fakes import a_run
@@ -76,6 +77,13 @@ class SteeredRun(FakeRun):
 
     def stop(self):
         self.done.append(("stop",))
+
+    def properties(self):
+        return [Property("filter s", "sample_prob", 0.01, ADJUSTABLE["sample_prob"])]
+
+    def adjust(self, component, name, value):
+        FilterOptions(**{name: value})
+        self.done.append(("adjust", component, name, value))
 
     def rules(self):
         return None

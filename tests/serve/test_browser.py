@@ -16,7 +16,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.serve import pages
 from eddyline.serve.runs import Failure, key_of
 from eddyline.serve.server import serve
-from tests.report.fakes import a_run
+from tests.report.fakes import NODES, a_join_run, a_run
 from tests.report.pages import EVIL
 from tests.serve.fakes import TOKEN, FakeRun, FakeRuns, RunOfRules, SteeredRun, a_long_run
 
@@ -130,6 +130,41 @@ def test_by_keyboard_alone(open_page):
     tab.wait_for_timeout(1_500)  # the whole page is made anew after a second
     expect(opened.locator(".change")).to_be_visible()
     expect(summary).to_be_focused()
+
+
+@pytest.mark.large
+@pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (380, "light"), (1600, "light")])
+def test_an_entity_of_the_graph_is_opened_by_keyboard(open_page, width, scheme):
+    run = FakeRun(view=replace(a_join_run(), nodes=NODES))
+    tab, _ = open_page(run, width=width, at=path_of(run), color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    expect(tab.locator(".entity:visible")).to_have_count(0)
+    box, panel = tab.locator("#box-4-1"), tab.locator("#entity-4-1")
+    for _ in range(40):
+        tab.keyboard.press("Tab")
+        if box.evaluate("each => each === document.activeElement"):
+            break
+    expect(box).to_be_focused()
+    assert (
+        tab.evaluate("getComputedStyle(document.activeElement.querySelector('rect')).strokeWidth")
+        == "3.5px"
+    )
+    tab.keyboard.press("Enter")
+    expect(panel).to_be_visible()
+    expect(panel).to_contain_text("RANGE 10 MINUTES")
+    panel.locator(".figure .main-svg").first.wait_for()
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    run.add_batch()
+    expect(tab.locator("[data-cell=batch]")).to_have_text("12")
+    tab.wait_for_timeout(1_500)  # the whole page is made anew after a second
+    expect(panel).to_be_visible()
+    tab.keyboard.press("Tab")
+    expect(panel.get_by_role("link", name="close")).to_be_focused()
+    tab.keyboard.press("Enter")
+    expect(panel).to_be_hidden()
+    tab.locator("#box-5").click()
+    expect(tab.locator("#entity-5")).to_be_visible()
+    expect(panel).to_be_hidden()
 
 
 @pytest.mark.large

@@ -16,9 +16,10 @@ from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.records import Progress
 from eddyline.serve import stored
+from eddyline.serve.graph import graph_of
 from eddyline.serve.runs import key_of
 from eddyline.serve.stored import StoredRuns
-from tests.report.fakes import a_run
+from tests.report.fakes import NODES, a_join_run, a_run
 from tests.serve.fakes import TOKEN
 from tests.serve.test_server import get
 
@@ -53,6 +54,17 @@ def test_the_page_of_a_checkpoint_is_that_of_its_run(page, runs):
     for part in ("first", "Order in force", "Plan now", "What changed", "sample_prob", first.place):
         assert part in text
     assert "no disk" in client.get(f"/run/{key_of(second)}").text
+
+
+def test_the_graph_of_a_checkpoint_is_that_of_its_run(tmp_path):
+    view = replace(a_join_run(), nodes=NODES)
+    kept(tmp_path / "c", view)
+    (run,) = StoredRuns([tmp_path / "c"]).runs()
+    read = run.run_view()
+    assert read.nodes == NODES
+    made = graph_of(read, read.sections, {})
+    assert made.boxes == graph_of(view, view.sections, {}).boxes
+    assert made.boxes
 
 
 def test_a_place_is_told_as_it_is_and_not_as_it_was_asked_for(tmp_path, runs):

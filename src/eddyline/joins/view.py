@@ -274,7 +274,13 @@ class JoinRecord:
             sums["n_missing_about"] = self.n_missing_about
         held: dict[str, float] = {"n_kept": sum(self.n_kept), "n_bytes": sum(self.n_bytes)}
         held |= {"n_waiting": self.n_waiting}
-        return Numbers(sums, held | event_time_levels(self.reached))
+        windows: dict[str, dict[str, float]] = {
+            name: {"n_kept": n_kept, "n_bytes": n_bytes}
+            for name, n_kept, n_bytes in zip(self.inputs, self.n_kept, self.n_bytes, strict=True)
+        }
+        for name, n_cold in zip(self.inputs, self.cold_rows, strict=False):
+            windows[name]["n_cold"] = n_cold
+        return Numbers(sums, held | event_time_levels(self.reached), windows)
 
     def with_earlier(self, earlier: JoinRecord, share: float) -> JoinRecord:  # noqa: ARG002
         """Return one record for several batches: counts add up, windows are as after the last."""

@@ -454,6 +454,15 @@ def _branch(
     return lines
 
 
+def kind_of(step: Step) -> str:
+    """Return what a step does, in a word.
+
+    >>> kind_of(ReadStep("s", "s")), kind_of(UnionStep(("a", "b")))
+    ('read', 'union')
+    """
+    return type(step).__name__.removesuffix("Step").lower()
+
+
 def maker(steps: Sequence[Step], position: int, name: str) -> int:
     """Return the position of the step that makes a relation which the step at a position reads."""
     return next(at for at in reversed(range(position)) if steps[at].output == name)

@@ -8,8 +8,8 @@ Read ``sections`` (the values), ``formatting`` (numbers as texts), ``decisions``
 words), ``series`` (batches and learned orders as figures); then the words of an operator in the
 module of its name (``filters``, ``rules``, ``joins``, ``aggregates``, ``models``, ``alarms``, and
 ``clock`` for event time), and ``progress`` (the lines of each kind of record); then what renders:
-``terminal``, ``html`` with ``figures`` and ``templates/``, ``metrics``. ``stored`` writes and reads
-what a checkpoint keeps for people.
+``terminal``, ``html`` with ``figures`` and ``templates/``, ``metrics``. ``system`` has the rows of
+the stream about the system. ``stored`` writes and reads what a checkpoint keeps for people.
 
 A new operator gets a module here with ``sections`` (which ``Operator.describe`` returns), and a
 line of ``progress.LINES``. A new kind of part is a class of ``sections`` that each renderer

@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eddyline.aggregates.loop import AggregateRecord
+from eddyline.aggregates.plan import COMPONENT
 from eddyline.report.decisions import last_change
 from eddyline.report.formatting import IN_FORCE, Wording, count, finite, size
-from eddyline.report.sections import Facts, Figure, Line, Section, Table, Tile, columns, notes
+from eddyline.report.sections import (
+    Entity,
+    Facts,
+    Figure,
+    Line,
+    Section,
+    Table,
+    Tile,
+    columns,
+    notes,
+)
 from eddyline.report.series import records_of
 
 if TYPE_CHECKING:
@@ -89,11 +100,23 @@ def sections(view: AggregateView, history: History) -> list[Section]:
     )
     parts: list[Part] = [Facts(tuple(facts)), Table(WORK, rows), *_figures(history)]
     return [
-        Section("Aggregates", tuple(parts), tiles, wordings=WORDINGS),
+        Section("Aggregates", tuple(parts), tiles, wordings=WORDINGS, entities=_entities(view)),
         *last_change(history.last(*CHANGES, components=("aggregate",)), WORDINGS),
         Section("Words", (Facts(WORDS),), is_aside=True),
         *notes(view.notes),
     ]
+
+
+def _entities(view: AggregateView) -> tuple[Entity, ...]:
+    """Return what the graph of the plan shows of an aggregate: exchange and windows."""
+    keys = ("groups", ", ".join(view.groups) or "all rows are one group")
+    exchange = (keys, ("buckets", _buckets(view)), ("plan", PLANS[view.plan]))
+    windows = "; ".join(view.windows)
+    kept = (("windows", windows), ("cells kept", count(view.n_kept)), ("size", size(view.n_bytes)))
+    return (
+        Entity("exchange", "buckets", COMPONENT, exchange),
+        Entity("window", windows, COMPONENT, kept),
+    )
 
 
 def _buckets(view: AggregateView) -> str:

@@ -33,11 +33,22 @@ from eddyline.report.formatting import (
     size,
     span,
 )
-from eddyline.report.sections import Facts, Figure, Line, Section, Table, Text, Tile, columns, notes
+from eddyline.report.sections import (
+    Entity,
+    Facts,
+    Figure,
+    Line,
+    Section,
+    Table,
+    Text,
+    Tile,
+    columns,
+    notes,
+)
 from eddyline.report.series import how_often, order_series, points_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eddyline.joins.view import CacheView, JoinView
     from eddyline.report.formatting import Unit
@@ -137,7 +148,11 @@ def sections(view: JoinView, history: History) -> list[Section]:
     components = {"join", "tables", "table filter", "constraints", *pipelines}
     return [
         _lead(view, points, history, ran),
-        Section("inputs", (_arrived(view), _kept(view), *learned, *_series(points))),
+        Section(
+            "inputs",
+            (_arrived(view), _kept(view), *learned, *_series(points)),
+            entities=tuple(_entities(view)),
+        ),
         _pipelines(view),
         *_caches(view),
         *constraint_sections(view, points),
@@ -146,6 +161,36 @@ def sections(view: JoinView, history: History) -> list[Section]:
         *notes(view.notes),
         Section("what the words mean", (Facts((*WORDS, *constraint_words(view))),), is_aside=True),
     ]
+
+
+def _entities(view: JoinView) -> Iterator[Entity]:
+    """Yield what the graph of the plan shows of a join: exchange, windows and caches."""
+    if view.way == BROADCAST:
+        where = (("rows meet", "where the rows of the stream are: each task has the tables"),)
+        yield Entity("broadcast", "tables", JoinRecord.component, where)
+    else:
+        fullest = finite(view.fullest)
+        of_mean = "" if fullest is None else f"{significant(fullest)} {TIMES} the mean"
+        facts = (
+            ("keys", "; ".join(view.keys) or UNKNOWN),
+            ("buckets", _shape(view.grid)),
+            ("fullest bucket", of_mean),
+            ("frequent keys that are cut", "; ".join(view.splits)),
+        )
+        yield Entity("exchange", "buckets", JoinRecord.component, facts)
+    for each in view.inputs:
+        latest = "" if each.latest is None else f"{instant(each.latest)} UTC"
+        window = (("window", each.window), ("latest row", latest), ("runs", count(each.n_runs)))
+        yield Entity("window", each.name, JoinRecord.component, window, each.name)
+    for cache in view.caches:
+        rows = (
+            ("asked by rows of", cache.pipeline),
+            ("keys asked for", count(cache.n_probes)),
+            ("keys that it had", percent(ratio(cache.n_hits, cache.n_probes))),
+            ("size", size(cache.n_bytes)),
+        )
+        name = f"{cache.pipeline}: {' ⋈ '.join(cache.windows)}"
+        yield Entity("cache", name, JoinRecord.component, rows)
 
 
 # -- in sentences -------------------------------------------------------------------------------

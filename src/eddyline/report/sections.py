@@ -137,6 +137,37 @@ Part = Text | Items | Facts | Table | Figure
 
 
 @dataclass(frozen=True, slots=True)
+class Entity:
+    """A part of an operator in the graph of the plan, such as a window or a cache."""
+
+    kind: str
+    """``exchange`` and ``window`` stand before their operator, any other beside it."""
+    name: str
+    """As the stream about the system calls it."""
+    component: str
+    """Of records: the operator that it is of."""
+    facts: tuple[tuple[str, str], ...] = ()
+    """Its properties that no record has as numbers."""
+    input: str = ""
+    """The input of the operator that it is of; empty: it is of all inputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step of a query in the graph of its plan."""
+
+    id: str
+    kind: str
+    """``stream``, ``table``, or the kind of the step, such as ``filter``."""
+    name: str
+    """The relation that it makes, or reads."""
+    text: str
+    """The step in words."""
+    inputs: tuple[tuple[str, str], ...] = ()
+    """The nodes that it reads, by id, and what it calls each."""
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """A titled part of an explanation; without a title it leads the others."""
 
@@ -149,6 +180,8 @@ class Section:
     """Whether its parts hold values of rows, or results; see ``without_values``."""
     wordings: Wordings = field(default_factory=dict, compare=False)
     """The operator's words for its decisions, for whoever renders the journal."""
+    entities: tuple[Entity, ...] = ()
+    """Parts of the operator that the graph of the plan shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +198,8 @@ class RunView:
     sections: tuple[Section, ...] = ()
     """The explanations of its operators."""
     settings: Mapping[str, str] = field(default_factory=dict)
+    nodes: tuple[Node, ...] = ()
+    """The same steps as a graph."""
 
 
 NOTES = "notes"
@@ -185,16 +220,17 @@ def arranged(sections: Iterable[Section]) -> list[Section]:
     for place, section in enumerate(sections):
         parts = (known(part) for part in section.parts if has_content(part))
         each = replace(section, parts=tuple(parts))
-        if not (each.parts or each.tiles or each.wordings):
+        if not (each.parts or each.tiles or each.wordings or each.entities):
             continue
         rank = 3 if each.is_aside else {"": 0, NOTES: 2}.get(each.title, 1)
         key = (rank, place if rank == 1 else each.title)
-        before = found.get(key, replace(each, parts=(), tiles=(), wordings={}))
+        before = found.get(key, replace(each, parts=(), tiles=(), wordings={}, entities=()))
         found[key] = replace(
             each,
             parts=_merged(before.parts, each.parts),
             tiles=(*before.tiles, *each.tiles),
             wordings={**before.wordings, **each.wordings},
+            entities=(*before.entities, *each.entities),
         )
     return [found[key] for key in sorted(found, key=lambda key: key[0])]
 
@@ -245,7 +281,7 @@ def without_values(sections: Iterable[Section], advice: str) -> list[Section]:
     """
     said = Text(f"Values of rows are hidden; {advice} shows them.")
     return [
-        replace(section, parts=(said,), tiles=())
+        replace(section, parts=(said,), tiles=(), entities=())
         if section.shows_values
         else replace(section, parts=tuple(map(_without_values, section.parts)))
         for section in sections
@@ -295,7 +331,7 @@ def _plain(value: Any) -> Any:
 PARTS = {each.__name__.lower(): each for each in (Text, Items, Facts, Table, Figure)}
 """The kinds of parts by the names that they have as plain values."""
 
-INNER = {"columns": Column, "lines": Line, "tiles": Tile}
+INNER = {"columns": Column, "lines": Line, "tiles": Tile, "entities": Entity}
 """The values within others, by the name of their field."""
 
 
@@ -314,6 +350,15 @@ def sections_of(plain: Iterable[Mapping[str, Any]]) -> list[Section]:
         return [_made(Section, each) for each in plain]
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"an explanation cannot be read: {error}; the run writes it anew when it goes on"
+        raise StateError(msg) from error
+
+
+def nodes_of_plain(plain: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
+    """Return nodes from plain values; raises StateError if they are none."""
+    try:
+        return tuple(_made(Node, each) for each in plain)
+    except (KeyError, TypeError, AttributeError) as error:
+        msg = f"the steps cannot be read: {error}; the run writes them anew when it goes on"
         raise StateError(msg) from error
 
 

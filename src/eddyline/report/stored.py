@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +56,8 @@ class StoredView(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: dict[str, str] = {}
     sections: tuple[dict[str, Any], ...] = ()
     """The explanation as plain values; see ``sections.sections_json``."""
+    nodes: tuple[dict[str, Any], ...] = ()
+    """The steps as a graph, as plain values; see ``sections.Node``."""
 
 
 class StoredRun(StoredView, frozen=True):
@@ -95,6 +98,7 @@ def save_view(
         view.steps,
         dict(view.settings),
         tuple(sections_json(view.sections)),
+        tuple(map(asdict, view.nodes)),
     )
     replace_file(path, encoded(stored))
 

@@ -1,8 +1,9 @@
-"""What a person decides while a query runs: plans that stay, and rules that come and go.
+"""What a person decides while a query runs: plans that stay, options, and rules.
 
 ``Pins`` holds plans in force whatever the evidence says, until they may adapt. A choice that is
 held goes on learning and decides nothing, in tasks and on the driver alike. A pin is written down
-at once and outlives its run. Like every plan it changes the work, never the answer.
+at once and outlives its run. Like every plan it changes the work, never the answer. A ``Property``
+is an option that may have another value until the run ends.
 
 ``ChangeableRules`` is what a rule set shows of its rules and lets a person change. A change is
 checked first, in full; one that is not possible changes nothing. It is in force from the next
@@ -190,6 +191,17 @@ class Pins:
             msg = f"cannot write the pins to {self.path}: {reason}"
             raise StateError(msg, path=str(self.path)) from error
         self._pins = pins
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A numeric option that a person may change while a query runs."""
+
+    component: str
+    """The operator that has it."""
+    name: str
+    value: float
+    meaning: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 JOURNAL_BYTES = 16 << 20
 """Size up to which a journal grows (bytes): some 40,000 decisions."""
 
-NO_PLANS = ("restore", "rules", "alarms", "missed")
+NO_PLANS = ("restore", "rules", "alarms", "missed", "adjust")
 """Events whose before and after are no plans between which was decided."""
 
 JOURNAL_FILE = "journal"
@@ -64,7 +64,8 @@ class JournalEntry:
     another situation), ``left_out`` (so many older entries of a task, or of the journal, were
     only counted), ``restore`` and ``drop_state`` (at a restart), ``change`` and
     ``reset`` (a changed query goes on from a checkpoint), ``pin``, ``adapt`` and ``stop``
-    (by a person, or because of what the evidence names); of joins ``grid`` (rows are cut into
+    (by a person, or because of what the evidence names), ``adjust`` (another value of an option, by
+    a person); of joins ``grid`` (rows are cut into
     other buckets, or a frequent key into several), ``tree`` (the ways between inputs), ``caches``,
     ``tiers`` (for how long rows are hot), ``matched``, ``passed`` and ``closed`` (whether they are
     so once they were in their result, others have passed their key, or it is over in them),
@@ -199,6 +200,12 @@ def thinned(entries: Sequence[JournalEntry], max_bytes: int) -> list[JournalEntr
 def n_left_out(entries: Iterable[JournalEntry]) -> int:
     """Return how many entries a journal has only counted."""
     return sum(entry.evidence["n_entries"] for entry in entries if _is_total(entry))
+
+
+def n_taken(entries: Sequence[JournalEntry]) -> int:
+    """Return how many decisions were ever noted, those that a journal has only counted included."""
+    is_thinned = bool(entries) and _is_total(entries[0])  # it stands first
+    return len(entries) + (n_left_out(entries[:1]) - 1 if is_thinned else 0)
 
 
 def _total(gone: Sequence[JournalEntry]) -> JournalEntry:

@@ -54,6 +54,8 @@ class Numbers:
     """Of its batch alone: they add up over batches."""
     levels: Mapping[str, float] = field(default_factory=dict)
     """As things stand after its batch."""
+    parts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Levels of the parts of a component by name, such as its windows or filters."""
 
 
 @runtime_checkable
@@ -164,7 +166,14 @@ class OrderRecord:
         """Return its work, the expected costs, and what the order saved (``saved_s``)."""
         sums = {"n_rows": self.rows_met(n_rows), "n_evaluations": self.n_evaluations}
         costs = {"cost_ns": self.cost_ns, "as_written_ns": self.as_written_ns}
-        return Numbers(_known({**sums, "saved_s": self.saved_s(n_rows)}), _known(costs))
+        places = {f: place for place, f in enumerate(self.order, start=1)}
+        parts = {
+            name: _known({"place": places.get(f, math.nan), "drop_frac": drop_frac})
+            for f, (name, drop_frac) in enumerate(
+                zip(self.filter_ids, self.drop_fracs, strict=False)
+            )
+        }
+        return Numbers(_known({**sums, "saved_s": self.saved_s(n_rows)}), _known(costs), parts)
 
     def with_earlier(self, earlier: OrderRecord, share: float) -> OrderRecord:
         """Return one record for several batches: work adds up, costs are means over rows."""
@@ -286,7 +295,7 @@ PROGRESS_FILE = "progress"
 """Name of the file in errors."""
 
 PROGRESS_BYTES = 32 << 20
-"""Size up to which the file grows (bytes): some 60,000 records of a query with a few operators."""
+"""Size up to which the file grows (bytes): some 40,000 records of a query with a few operators."""
 
 MAX_RECORDS = 2_000
 """Records in memory; figures draw half as many points."""
@@ -302,6 +311,8 @@ class StoredRecord(msgspec.Struct, frozen=True):
     """Counts of the batch by name; see ``runtime.records.Numbers``."""
     levels: dict[str, float] = {}
     """How things stand after the batch."""
+    parts: dict[str, dict[str, float]] = {}
+    """How the parts of the component stand; see ``Numbers.parts``."""
 
     @classmethod
     def of(cls, record: Record, n_rows: int) -> StoredRecord:
@@ -309,11 +320,15 @@ class StoredRecord(msgspec.Struct, frozen=True):
         numbers = record.numbers(n_rows) if isinstance(record, Counting) else Numbers()
         levels = {name: float(value) for name, value in numbers.levels.items()}
         sums = {name: float(value) for name, value in numbers.sums.items()}
-        return cls(record.component, record.plan, sums, levels)
+        parts = {
+            part: {name: float(value) for name, value in of.items()}
+            for part, of in numbers.parts.items()
+        }
+        return cls(record.component, record.plan, sums, levels, parts)
 
     def numbers(self, n_rows: int) -> Numbers:  # noqa: ARG002 - they are known
         """Return its numbers."""
-        return Numbers(self.sums, self.levels)
+        return Numbers(self.sums, self.levels, self.parts)
 
     def with_earlier(self, earlier: StoredRecord, share: float) -> StoredRecord:  # noqa: ARG002
         """Return one record for several batches: sums add up, levels are as after the last."""

@@ -5,7 +5,8 @@ metrics on one port. The page never changes an answer, and it takes a small, sta
 processor. Only a person who has the token is let in. Values of rows are hidden unless asked for.
 
 Read ``runs`` (what a run must tell, what a person may do), ``following`` (what is counted of each
-batch), ``measures`` (numbers, health, effects of decisions), ``pages`` (views and templates), then
+batch), ``measures`` (numbers, health, effects of decisions), ``graph`` (the plan as boxes with
+their properties and curves), ``pages`` (views and templates), then
 ``guard``, ``app`` and ``server``. ``stored`` reads the runs of checkpoints.
 
 A new number of a run goes into ``measures.cells`` and its template. A new button is a line of

@@ -29,7 +29,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from eddyline.errors import EddylineError, PluginError
+from eddyline.errors import EddylineError, OptionError, PluginError
 from eddyline.query.rules.rule import LEVELS
 from eddyline.registry import package
 from eddyline.report.metrics import CONTENT_TYPE, Measured, prometheus_text
@@ -110,8 +110,12 @@ class Page:
                 Route(f"/run/{{key}}/{name}", partial(self.done, name), methods=["POST"]),
             )
         ]
+        adjusting = (
+            Route("/run/{key}/adjust", self.options),
+            Route("/run/{key}/adjust", self.adjusted, methods=["POST"]),
+        )
         return [
-            *((*hands, *self.rules.routes()) if self.controls else ()),
+            *((*hands, *adjusting, *self.rules.routes()) if self.controls else ()),
             Route("/", self.list),
             Route("/run/{key}", self.run),
             Route("/run/{key}/journal", self.journal),
@@ -193,20 +197,51 @@ class Page:
 
     async def done(self, name: str, request: Request) -> Response:
         """Do what a person asked for, and lead back to the run."""
+        found = await self._steered(request)
+        if isinstance(found, Response):
+            return found
+        run, steered, asked = found
+        component = asked.get("component") or None
+        try:
+            act = getattr(steered, name)
+            await to_thread.run_sync(partial(act, component) if HANDS[name].is_of_plans else act)
+        except EddylineError as error:
+            return self.problem("Not possible", error.message, 409)
+        self.pages.views.forget(run.key)
+        return RedirectResponse(f"/run/{run.key}", 303)
+
+    async def _steered(
+        self, request: Request
+    ) -> tuple[Followed, Steerable, dict[str, str]] | Response:
+        """Return the run that a form changes and its fields, or an answer that says why not."""
         run = self.following.look_back(request.path_params["key"])
         if run is None or not isinstance(run.run, Steerable):
             return self.problem("Not found", "No run at this address can be changed.", 404)
         asked = await fields_of(request, MOST_FIELD_BYTES)
         if asked is None:
             return self.problem("Not understood", "The request is too long.", 413)
-        component = asked.get("component") or None
+        return run, run.run, asked
+
+    async def options(self, request: Request) -> Response:
+        """Answer with the options of a run that can be changed."""
+        key = request.path_params["key"]
+        return await self._made(request, lambda: self._of(key, self.pages.options))
+
+    async def adjusted(self, request: Request) -> Response:
+        """Give an option the value that a person typed, and lead back to the run."""
+        found = await self._steered(request)
+        if isinstance(found, Response):
+            return found
+        run, steered, asked = found
+        component, name = asked.get("component", ""), asked.get("name", "")
         try:
-            act = getattr(run.run, name)
-            await to_thread.run_sync(partial(act, component) if HANDS[name].is_of_plans else act)
+            value = _number(asked.get("value", ""))
+            await to_thread.run_sync(partial(steered.adjust, component, name, value))
         except EddylineError as error:
-            return self.problem("Not possible", error.message, 409)
+            made = partial(self.pages.options, run, {**asked, "wrong": error.message})
+            return HTMLResponse(await self.in_thread(made), 409)
         self.pages.views.forget(run.key)
-        return RedirectResponse(f"/run/{run.key}", 303)
+        return RedirectResponse(f"/run/{run.key}/adjust", 303)
 
     async def missing(self, *_: object) -> Response:
         """Answer where there is no page."""
@@ -344,6 +379,20 @@ def application(page: Page, guard: Guard) -> Any:
         guard,
         lambda why: page.pages.problem("Not let in", why),
     )
+
+
+def _number(text: str) -> float:
+    """Return the number that was typed; a whole one counts something.
+
+    Raises:
+        OptionError: it is none.
+    """
+    try:
+        found = float(text.replace(",", "").replace("_", "").strip())
+    except ValueError as error:
+        msg = f"a value is a number such as 0.05 or 1000000, got {text!r:.80}"
+        raise OptionError(msg, value=text) from error
+    return int(found) if found.is_integer() else found
 
 
 async def fields_of(request: Request, most_bytes: int) -> dict[str, str] | None:

@@ -23,6 +23,7 @@ from eddyline.report.sections import Table, arranged, columns, known, without_va
 from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.runtime.records import Counting, Numbers
 from eddyline.serve.following import is_change
+from eddyline.serve.graph import HEIGHT, graph_of, rows_of_box
 from eddyline.serve.measures import Effects, cells, health, in_short, spark_line, time_sections
 from eddyline.serve.runs import HANDS, Steerable, rules_of
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from eddyline.report.formatting import Wordings
     from eddyline.report.sections import Figure, RunView, Section, Tile
     from eddyline.report.series import Point
+    from eddyline.runtime.by_hand import Property
     from eddyline.runtime.journal import JournalEntry
     from eddyline.serve.following import Followed
     from eddyline.serve.measures import Health
@@ -57,6 +59,7 @@ RANKS = {"bad": 0, "look": 1, "good": 2, "past": 3}
 """The order of the list."""
 
 EVENTS = {
+    "adjust": "has another option",
     "adapt": "adapts again",
     "caches": "took other caches",
     "change": "goes on as a changed query",
@@ -115,9 +118,14 @@ class Pages:
         self._templates = templates(package("jinja2", NEEDS), "eddyline.serve")
         self._templates.filters |= {
             "short_effect": in_short,
+            "rows_of_box": rows_of_box,
             "in_words": lambda event: EVENTS.get(event, event.replace("_", " ")),
         }
-        self._templates.globals |= {"static": static, "hands": HANDS}
+        self._templates.globals |= {
+            "static": static,
+            "hands": HANDS,
+            "box_height": HEIGHT,
+        }
 
     def list(self, runs: Sequence[Followed]) -> str:
         """Return the list of queries, those first that a person should look at."""
@@ -157,6 +165,7 @@ class Pages:
             cells=cells(run),
             spark=spark_line(run.recent),
             plans=_plans(run, wordings_of(made.sections)),
+            graph=graph_of(view, made.sections, _plans_in_words(run, wordings_of(made.sections))),
             notes=left_out(points),
             n_lines=len(view.text.splitlines()),
             shown_lines=SHOWN_LINES,
@@ -170,6 +179,7 @@ class Pages:
             settings=settings_section(view.settings, is_aside=True),
             has_hands=has_hands and isinstance(run.run, Steerable),
             has_rules=has_hands and rules_of(run.run) is not None,
+            adjustable=_adjustable(run) if has_hands else (),
             figures=Figures(),
             **leads_and_sections(made.sections),
         )
@@ -215,6 +225,15 @@ class Pages:
             plans = [(each, _plan_in_words(each, plan, words)) for each, plan in found]
         return self.render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
 
+    def options(self, run: Followed, asked: Mapping[str, str] | None = None) -> str:
+        """Return the page of the options of a run that a person may change.
+
+        Args:
+            run: the run.
+            asked: what was typed, and what is wrong with it.
+        """
+        return self.render("options.html", run=run, found=_adjustable(run), asked=asked or {})
+
     def problem(self, title: str, text: str) -> str:
         """Return a page that says what is wrong."""
         return self.render("problem.html", title=title, text=text)
@@ -256,6 +275,21 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
             rows.append((part.component, plan, said.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
+
+
+def _adjustable(run: Followed) -> Sequence[Property]:
+    """Return the options of a run that a person may change."""
+    return run.run.properties() if isinstance(run.run, Steerable) else ()
+
+
+def _plans_in_words(run: Followed, wordings: Wordings) -> dict[str, str]:
+    """Return the plan in force of each component after the newest batch."""
+    parts = run.recent[-1].operators if run.recent else ()
+    return {
+        each.component: _plan_in_words(each.component, each.plan, wordings)
+        for each in parts
+        if each.plan is not None
+    }
 
 
 def _plan_in_words(component: str, plan: Any, wordings: Wordings) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.report.sections import RunView
-    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
+    from eddyline.runtime.by_hand import ChangeableRules, Property, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import Backlog, BatchRecord
 
@@ -109,6 +109,18 @@ class Steerable(Protocol):
 
     def adapt(self, component: str | None) -> None:
         """Let plans adapt again."""
+        ...
+
+    def properties(self) -> Sequence[Property]:
+        """Return the numeric options that a person may change."""
+        ...
+
+    def adjust(self, component: str, name: str, value: float) -> None:
+        """Give an option another value from the next micro-batch on.
+
+        Raises:
+            OptionError: there is no such option, or the value is out of its range.
+        """
         ...
 
     def stop(self) -> None:

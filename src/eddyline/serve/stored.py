@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from eddyline.errors import StateError
-from eddyline.report.sections import RunView, sections_of
+from eddyline.report.sections import RunView, nodes_of_plain, sections_of
 from eddyline.report.stored import StoredRun, read_run
 from eddyline.runtime.checkpoint import JOURNAL, PROGRESS, VIEW, find_runs, own_folder
 from eddyline.runtime.records import Backlog
@@ -87,9 +87,9 @@ class StoredWatch:
         """Return the whole run as values."""
         stored = self._now()
         try:
-            sections = sections_of(stored.sections)
+            sections, nodes = sections_of(stored.sections), nodes_of_plain(stored.nodes)
         except StateError as error:
-            self._failure, sections = Failure.of(error), []
+            self._failure, sections, nodes = Failure.of(error), [], ()
         return RunView(
             stored.query,
             stored.text,
@@ -97,6 +97,7 @@ class StoredWatch:
             stored.history,
             tuple(sections),
             stored.settings,
+            nodes,
         )
 
     def _now(self) -> StoredRun:

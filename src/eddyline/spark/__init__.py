@@ -15,6 +15,7 @@ Read ``operator`` first: the protocol of every operator, with the life of a batc
 * ``reading``, ``query``, ``operators`` and ``engine``: from a text to steps, from steps to
   operators, and to a query that can be started. ``script`` does it for a file. ``script_check`` and
   ``starting`` check files and arguments without pyspark, which loads slowly.
+* ``system``: the stream about the system, as files that a thread writes for each query over it.
 * ``analysis`` (what Spark says of columns and expressions), ``arrow_tasks`` and ``prepared`` (calls
   to Spark), ``stream_files`` (files of a batch, and those that wait), ``lane`` (tasks that read
   files themselves) with ``row_tests`` (filters over these files), and the rooms below.

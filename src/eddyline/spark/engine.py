@@ -20,6 +20,7 @@ from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_folder_name, checked_text, folder_name, hint, unknown
+from eddyline.report.system import NAME as SYSTEM
 from eddyline.runtime.checkpoint import checked_changed
 from eddyline.spark.query import RENAME, Catalog, Query
 from eddyline.spark.reading import read_steps, reads_tables_alone, timed
@@ -32,6 +33,9 @@ from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
 from eddyline.spark.starting import SparkTrigger, trigger_text
+from eddyline.spark.system import FROM_SYSTEM, SystemStreams, check_text, source_of
+from eddyline.spark.system import LATENESS as SYSTEM_LATENESS
+from eddyline.spark.system import TIME as SYSTEM_TIME
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
@@ -78,6 +82,7 @@ class Engine(Catalog):
         """Queries that run together."""
         self.runs: list[RunFace] = []
         """The runs that ``start_all`` has started last."""
+        self._system = SystemStreams()
         self._alone: weakref.WeakSet[Run] = weakref.WeakSet()
         """Runs of single queries; one that goes on is never forgotten."""
 
@@ -153,7 +158,49 @@ class Engine(Catalog):
             return
         relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
-        self.relations[name] = dataclasses.replace(relation, key=key)
+        self.relations[name] = dataclasses.replace(relation, key=key, system=source_of(df))
+
+    @property
+    def system(self) -> DataFrame:
+        """The stream about the system: what the runs of this process did and decided.
+
+        Queries read it as ``FROM system``, with its event time ``at``. Its columns are ``at``,
+        ``query``, ``batch``, ``component``, ``entity``, ``name`` and ``value``; see
+        ``docs/metrics.md``. Queries that read it are left out of it. A query of this engine goes on
+        from its checkpoint without a row lost or twice; as a DataFrame elsewhere, the stream begins
+        anew with each process.
+        """
+        return self._system.stream(self.spark, ())
+
+    def system_of(self, *checkpoints: str | Path) -> DataFrame:
+        """Return the stream about the runs of other processes, by their checkpoints.
+
+        ``engine.stream("theirs", engine.system_of("ckpt/"), time="at")`` names it. The checkpoints
+        are only read, also while their queries run.
+
+        Args:
+            *checkpoints: folders that queries were started with, or folders above them; queries
+                that start there later are told, too.
+
+        Raises:
+            StateError: a folder has no checkpoint.
+            OptionError: no folder is given.
+        """
+        if not checkpoints:
+            msg = (
+                "system_of needs the checkpoints of runs, got none; engine.system has the runs of "
+                "this process"
+            )
+            raise OptionError(msg)
+        folders = tuple(folder_of("checkpoint", each).resolve() for each in checkpoints)
+        return self._system.stream(self.spark, folders)
+
+    def _know_system(self, name: str) -> None:
+        """Let queries read the stream about the system by its name, unless that is another's."""
+        taken = (each.lower() for each in (*self.relations, *self.results))
+        if name.lower() == SYSTEM and SYSTEM not in taken:
+            df = self._system.stream(self.spark, (), is_read=False)
+            self.stream(SYSTEM, df, time=SYSTEM_TIME, lateness=SYSTEM_LATENESS)
 
     @told_in_short
     def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
@@ -344,9 +391,13 @@ class Engine(Catalog):
             OptionError: an unknown option, or a value out of range.
         """
         checked_text("text of a query", text)
+        if FROM_SYSTEM.search(text):
+            self._know_system(SYSTEM)
         stem, read, relations = read_steps(text, self, options)
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
+        if any(each.system == () for each in relations.values()):
+            check_text(text, chosen)
         try:
             made = Query(
                 chosen,
@@ -402,6 +453,7 @@ class Engine(Catalog):
         if not isinstance(rules, RuleSet):
             msg = f"query {name!r} needs an el.RuleSet, got {rules!r:.60}; write el.RuleSet(…)"
             raise QueryError(msg, name=name)
+        self._know_system(stream)
         source: list[Step] = [ReadStep(stream, stream)]
         relations: Mapping[str, Relation] = self.relations
         if (read := self.results.get(stream)) is not None:

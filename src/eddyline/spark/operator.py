@@ -271,6 +271,8 @@ class Operator:
     """The parts of its state that grow without a limit."""
     by_hand: ChangeableRules | None = None
     """Its rules, if it has some that a person may change while it runs."""
+    adjustable: tuple[str, ...] = ()
+    """Those of ``options.ADJUSTABLE`` that a person may change while it runs; see ``adjust``."""
 
     task_module: str = ""
     """The module of its tasks in Python workers, if it has some that import much."""
@@ -280,6 +282,14 @@ class Operator:
     """That operator; None if there is none."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
+
+    def adjust(self, options: Any) -> None:
+        """Go on with options of which those that are adjustable have other values.
+
+        Raises:
+            OptionError: a value is not possible; nothing is changed.
+        """
+        self.options = options
 
     @property
     def is_plain(self) -> bool:

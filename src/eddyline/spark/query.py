@@ -8,18 +8,18 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from eddyline.errors import OptionError, QueryError
 from eddyline.options import FOR_ALL, RunOptions, check_names
 from eddyline.query.identity import as_before, identity_of, steps_differ
-from eddyline.query.steps import ReadStep, carries, tree
+from eddyline.query.steps import ReadStep, carries, kind_of, maker, tree
 from eddyline.registry import checked_folder_name
 from eddyline.report.formatting import clipped, counted
 from eddyline.report.html import fragment
-from eddyline.report.sections import Section, Text
+from eddyline.report.sections import Node, Section, Text
 from eddyline.runtime.checkpoint import checked_changed, stored_query
 from eddyline.spark.analysis import check_outputs, column_types
 from eddyline.spark.event_time import warn_of_unbounded_state
@@ -30,6 +30,7 @@ from eddyline.spark.run.run import Run
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.spark.starting import SparkTrigger, trigger_text
+from eddyline.spark.system import check_checkpoint, own_feed
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import LaidOut, Operator
     from eddyline.spark.relation import Relation
     from eddyline.spark.sinks.sinks import BatchWriter
+    from eddyline.spark.system import Feed
 
 RENAME = "engine.query(…, name='…')"
 """Advice on giving a query another name."""
@@ -139,11 +141,14 @@ class Query:
             kinds = ", ".join(type(each).__name__ for each in steps) or "none"
             msg = f"with_steps takes steps one by one (with_steps(*query.steps, step)), got {kinds}"
             raise QueryError(msg, query=self.name)
+        return self._over(steps, self.relations)
+
+    def _over(self, steps: Sequence[Step], relations: Mapping[str, Relation]) -> Query:
         return Query(
             self.name,
             self.text,
             steps,
-            self.relations,
+            relations,
             self.options,
             check_not_running=self._check_not_running,
             started=self._started,
@@ -212,6 +217,23 @@ class Query:
             with contextlib.suppress(QueryError):  # another query; the run refuses it
                 return self.with_steps(*steps)
         return self
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph."""
+        found = []
+        for at, step in enumerate(self.steps):
+            kind = kind_of(step)
+            if isinstance(step, ReadStep):
+                kind = "stream" if self.relations[step.stream].df.isStreaming else "table"
+            called = [each.name for each in getattr(step, "joined", ())] or step.inputs
+            inputs = [
+                (str(maker(self.steps, at, each)), name)
+                for each, name in zip(step.inputs, called, strict=True)
+            ]
+            name = step.stream if isinstance(step, ReadStep) else step.output
+            found.append(Node(str(at), kind, name, str(step), tuple(inputs)))
+        return tuple(found)
 
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""
@@ -291,9 +313,30 @@ class Query:
         outlet = SinkOutlet(sink_of(sink, path, format, options), self.shape.schema)
         given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
         query = self.as_before(None if given is None else stored_query(given))
-        run = Run(query.job(state), outlet, checkpoint, trigger, changed)
+        query, feeds = query._fed(given) if self.reads_system else (query, ())
+        run = Run(query.job(state, feeds), outlet, checkpoint, trigger, changed)
         self._started(run)
         return run
+
+    @property
+    def reads_system(self) -> bool:
+        """Whether it reads a stream about the system, as the engine gives it."""
+        return any(each.system is not None for each in self.relations.values())
+
+    def _fed(self, checkpoint: Path | None) -> tuple[Query, Sequence[Feed]]:
+        """Return the query over rows about the system that are in its own checkpoint.
+
+        Raises:
+            QueryError: it would feed itself.
+        """
+        relations, feeds = dict(self.relations), []
+        for name, each in self.relations.items():
+            if each.system is not None:
+                check_checkpoint(self.name, each.system, checkpoint)
+                df, feed = own_feed(each.df.sparkSession, each.system, checkpoint, name)
+                relations[name] = replace(each, df=df)
+                feeds.append(feed)
+        return self._over(self.steps, relations), feeds
 
     def to_df(self) -> DataFrame:
         """Return all results over batch DataFrames.
@@ -313,11 +356,12 @@ class Query:
             df = each.once(df)
         return df
 
-    def job(self, state: str | None = None) -> Job:
+    def job(self, state: str | None = None, feeds: Sequence[Feed] = ()) -> Job:
         """Return the job of a run of the query alone.
 
         Args:
             state: folder of durable state; in the checkpoint if omitted.
+            feeds: of the streams about the system that it reads.
         """
         return Job(
             name=self.name,
@@ -328,9 +372,11 @@ class Query:
             operators=lambda _: self._new_operators(),
             state=state,
             steps=tree(self.steps),
+            nodes=self.nodes,
             columns=self.columns,
             rename=self._rename,
             recalls=self.run_options.recall,
+            feeds=feeds,
         )
 
 

@@ -30,6 +30,7 @@ from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame
 
@@ -115,6 +116,9 @@ class Relation:
     """Most lateness of its rows, such as ``1 minute``, or that it is learned; see ``LEARNED``."""
     key: str | None = None
     """The column of which no two rows have one value while they are in their window."""
+    system: tuple[Path, ...] | None = None
+    """The checkpoints whose runs it tells of, if it is a stream about the system; none: it tells of
+    the runs of this process."""
 
     @property
     def rows(self) -> DataFrame:

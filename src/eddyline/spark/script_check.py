@@ -18,6 +18,7 @@ from eddyline.query.script import OF_STREAMS, OF_WRITER, CreateRule, collected, 
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
 from eddyline.registry import hint, unknown
+from eddyline.report.system import NAME
 from eddyline.spark.starting import check_sink, spark_trigger
 from eddyline.sql.parsing import offset_of, refuse
 
@@ -115,7 +116,7 @@ def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], fi
         every = [*statements, *itertools.chain.from_iterable(statements[0].unused)]
         selects = [own for each in every for own in each.selects]
         for statement, table in ((each, table) for each in selects for table in each.tables):
-            if table.name.lower() not in names:
+            if table.name.lower() not in (*names, NAME):
                 msg = unknown("stream", table.name, list(names.values()))
                 refuse(msg, selected.text, offset_of(table.this), stream=table.name)
             windows_behind(statement, table, table.alias_or_name)

@@ -233,15 +233,24 @@ def file_column(df: DataFrame, name: str) -> str | None:
 
 def stream_options(stream: DataFrame) -> set[str]:
     """Return the names of the options of all streams that a DataFrame reads, in small letters."""
+    return {name for each in _readers(stream) for name in option_names(each.options())}
+
+
+def paths_of(stream: DataFrame) -> list[str]:
+    """Return the paths of all streams of files that a DataFrame reads, as they were given."""
+    options = [each.options() for each in _readers(stream)]
+    return [str(each.apply("path")) for each in options if each.contains("path")]
+
+
+def _readers(stream: DataFrame) -> Iterator[Any]:
+    """Yield the readers of all streams that a DataFrame reads."""
     plan: Any = getattr(stream, "_jdf", None)  # Spark Connect has none
-    found: set[str] = set()
     todo = [] if plan is None else [plan.queryExecution().analyzed()]
     while todo:
         node = todo.pop()
         todo.extend(each_of(node.children()))
         if kind_of(node) == "StreamingRelation":
-            found |= option_names(node.dataSource().options())
-    return found
+            yield node.dataSource()
 
 
 def option_names(options: Any) -> set[str]:

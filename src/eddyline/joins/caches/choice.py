@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
+from eddyline.errors import OptionError
 from eddyline.joins.caches.prefix_invariant import by_store, candidates
 from eddyline.joins.caches.selection import CacheProblem, select
 from eddyline.joins.plan import COMPONENT, NO_CACHES, CachePlan, place_of
@@ -104,6 +105,17 @@ class JoinCaches(AsItStands):
         self._n_buckets = 1
         self._plan = NO_CACHES
         self._journaled: tuple[Candidate, ...] = ()
+
+    def resize(self, cache_bytes: int) -> None:
+        """Give caches other memory, per bucket (bytes).
+
+        Raises:
+            OptionError: it is less than a page.
+        """
+        if cache_bytes < PAGE_BYTES:
+            msg = f"caches that are in use need {PAGE_BYTES:,} bytes or more, got {cache_bytes:,}"
+            raise OptionError(msg, name="cache_bytes", value=cache_bytes)
+        self.n_pages = cache_bytes // PAGE_BYTES
 
     @property
     def is_adaptive(self) -> bool:  # type: ignore[override]

@@ -63,6 +63,7 @@ class FilterOperator(Operator):
     """
 
     takes = FilterOptions
+    adjustable = ("sample_prob", "max_overhead")
 
     def __init__(
         self,
@@ -107,6 +108,13 @@ class FilterOperator(Operator):
         if site.is_source and site.is_alone and site.df.isStreaming:
             made.lane.follow(site.df, asks_files=site.asks_files)
         return made
+
+    def adjust(self, options: FilterOptions) -> None:
+        """Go on with other options; its blocks profile by them from the next batch on."""
+        super().adjust(options)
+        for part in self.parts:
+            if isinstance(part, NativePart | ArrowPart):
+                part.loop.options = options
 
     def _parts(self, segment: Segment, number: int) -> Iterator[FilterPart]:
         suffix = f"#{number + 1}" if number else ""

@@ -204,6 +204,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._last_batch = -1
         self._is_new = True
 
+    @property
+    def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The memory for caches, if it may have some."""
+        return ("cache_bytes",) if self.caches.is_on else ()
+
+    def adjust(self, options: JoinOptions) -> None:
+        """Go on with other options; caches keep to them from the next batch on."""
+        self.caches.resize(options.cache_bytes)
+        super().adjust(options)
+
     @classmethod
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""

@@ -140,6 +140,7 @@ class RuleOperator(Operator):
     """
 
     name = COMPONENT
+    adjustable = ("sample_prob",)
 
     def __init__(
         self,
@@ -174,6 +175,12 @@ class RuleOperator(Operator):
         made: Operator = step.rules.operator(step, site)
         return made
 
+    def adjust(self, options: SharingOptions) -> None:
+        """Go on with other options; rows are sampled by them from the next batch on."""
+        with self._lock:
+            super().adjust(options)
+            self.compiled.choice.options = options
+
     # -- the rules of the moment ------------------------------------------------------------------
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
@@ -201,7 +208,8 @@ class RuleOperator(Operator):
         program = compile_rules(bound.rules)
         kind = _kind(df)
         running = {each.name: sources[each.name] for each in bound.rules}
-        digest = _digest(running, self.options, kind)
+        # What a person has adjusted ends with the run, and plans that are saved do not.
+        digest = _digest(running, self.store.options.resolved(), kind)
         choice = RuleChoice(program, self.options, may_be_stated=True, logged_as=digest)
         return Compiled(
             made_for=(version, *kind),

@@ -17,11 +17,13 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from eddyline.errors import PlanError, QueryError, StateError
+from eddyline.errors import OptionError, PlanError, QueryError, StateError
+from eddyline.options import ADJUSTABLE, check_names
 from eddyline.query.identity import hash_of
 from eddyline.registry import unknown
 from eddyline.report import decisions as words
-from eddyline.runtime.by_hand import Pins
+from eddyline.runtime.by_hand import BY_PERSON, Pins, Property
+from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.plan_log import PlanLog
 from eddyline.spark.operator import Batch, Laid, Stateful
 from eddyline.state.manifest import RESTORE
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules, PinView, RuleChange
     from eddyline.runtime.choice import Choice
-    from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.operator import Covering, Observed, Operator, Pending
     from eddyline.spark.task_results import ArrowStep
@@ -373,6 +374,7 @@ class Steering:
         self._note = note
         self._last_batch = last_batch
         self._pins = Pins(path)
+        self._adjusted: dict[tuple[str, str], str] = {}
 
     def plan(self) -> dict[str, Any]:
         """Return the plans in force that could be others, by component."""
@@ -402,6 +404,55 @@ class Steering:
             raise PlanError(msg, components=list(targets))
         with self.deciding:
             self._note(self._pins.adapt(able, self._last_batch()))
+
+    def properties(self) -> list[Property]:
+        """Return the options that a person may change."""
+        return [
+            Property(each.name, name, getattr(each.options, name), ADJUSTABLE[name])
+            for each in self._chain().operators
+            for name in each.adjustable
+        ]
+
+    def adjust(self, component: str | None, values: Mapping[str, float]) -> None:
+        """Give options other values; see ``RunFace.adjust``."""
+        able = [each for each in self._chain().operators if each.adjustable]
+        if component is not None:
+            known = [each.name for each in able]
+            able = [each for each in able if each.name == component]
+            if not able:
+                msg = unknown("operator with options to change", component, known)
+                raise OptionError(msg, component=component)
+        check_names("option that can be changed", values, [n for e in able for n in e.adjustable])
+        asked = {
+            each: {name: values[name] for name in each.adjustable if name in values}
+            for each in able
+            if values.keys() & {*each.adjustable}
+        }
+        entries = []
+        with self.deciding:
+            before = {each: each.options for each in asked}
+            try:
+                for each, own in asked.items():
+                    each.adjust(replace(each.options, **own))
+            except OptionError:  # of one that is not possible nothing is changed
+                for each in asked:
+                    each.adjust(before[each])
+                raise
+            for each, own in asked.items():
+                was = {name: getattr(before[each], name) for name in own}
+                entries.append(
+                    JournalEntry(self._last_batch(), each.name, "adjust", was, own, BY_PERSON)
+                )
+                self._adjusted |= {(each.name, name): str(value) for name, value in own.items()}
+            self._note(entries)
+
+    def settings(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the options of a query as texts, with the values that a person has changed."""
+        found = dict(given)
+        for (operator, name), value in self._adjusted.items():
+            own = f"{name} of {operator}"
+            found[own if own in found or name not in found else name] = value
+        return found
 
     def rules(self) -> ChangeableRules | None:
         """Return the rules that a person may change.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from eddyline.query.identity import Identity
+    from eddyline.report.sections import Node
     from eddyline.spark.operator import Laid, Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import ArrowSink, Sink
@@ -87,17 +88,37 @@ class Job:
     """Folder of durable state; in the checkpoint if omitted."""
     steps: tuple[str, ...] = ()
     """Its steps, as lines of a tree."""
+    nodes: tuple[Node, ...] = ()
+    """The same as a graph."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Name and Spark type of each output column."""
     rename: str = "another name"
     """Advice on choosing another name, for errors."""
     recalls: bool = True
     """Whether plans are taken again where their conditions come again."""
+    feeds: Sequence[Feed] = ()
+    """What writes rows of the stream about the system for it."""
 
 
 def settings_of(options: Any) -> dict[str, str]:
     """Return the fields of an options object as texts."""
     return {name: str(getattr(options, name)) for name in options.__dataclass_fields__}
+
+
+class Feed(Protocol):
+    """Writes rows for a run while it runs; see ``spark.system``."""
+
+    def open(self) -> None:
+        """Begin, with the rows that there are now."""
+        ...
+
+    def look(self) -> None:
+        """Write the rows that are new."""
+        ...
+
+    def close(self) -> None:
+        """End."""
+        ...
 
 
 class SinkOutlet:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from eddyline.report.metrics import Metric
     from eddyline.report.sections import RunView
-    from eddyline.runtime.by_hand import ChangeableRules, RuleChange
+    from eddyline.runtime.by_hand import ChangeableRules, Property, RuleChange
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import BatchRecord
     from eddyline.spark.run.running_query import RunFace, RunGroup
@@ -95,6 +95,14 @@ class LiveRun:
     def adapt(self, component: str | None) -> None:
         """Let plans adapt again."""
         self.run.adapt(component=component)
+
+    def properties(self) -> Sequence[Property]:
+        """Return the options that a person may change."""
+        return self.run.steering.properties()
+
+    def adjust(self, component: str, name: str, value: float) -> None:
+        """Give an option another value."""
+        self.run.adjust(component=component, **{name: value})
 
     def rules(self) -> ChangeableRules | None:
         """Return its rules, if it has some that a person may change."""

@@ -58,15 +58,17 @@ from eddyline.spark.stream_files import FileStream, backlog_of
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pyarrow as pa
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
     from eddyline.report.metrics import Metric
-    from eddyline.report.sections import Section
+    from eddyline.report.sections import Node, Section
     from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.prepared import Counted
-    from eddyline.spark.run.job import Job, Outlet
+    from eddyline.spark.run.job import Feed, Job, Outlet
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _SOURCE_ERROR = re.compile(r"eddyline\.errors\.SourceError: (.*)")
@@ -164,8 +166,19 @@ class Run(RunFace):
         try:
             self._begin(chosen, changed)
         except BaseException:
-            self._files.clean_up()
+            self._close()
             raise
+
+    def _close(self) -> None:
+        """Let go of what the run has beside Spark's query."""
+        for feed in self.job.feeds:
+            feed.close()
+        self._files.clean_up()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its checkpoint outlives it."""
+        return not self._files.is_temporary
 
     def _begin(self, trigger: dict[str, Any], changed: Changed | None) -> None:
         """Go on from the checkpoint, and start Spark's query."""
@@ -181,7 +194,7 @@ class Run(RunFace):
         if self._resumed.resets:
             self._reset()
         self.chain = self._chain()
-        self._log = RunLog(self._files.own, is_kept=not self._files.is_temporary)
+        self._log = RunLog(self._files.own, is_kept=self.is_kept)
         self.steering = Steering(
             self._files.own / PINS,
             chain=lambda: self.chain,
@@ -204,9 +217,11 @@ class Run(RunFace):
         warn_without_lateness(self.chain.operators, self.source)
         warn_of_unbounded_state(self.name, self.chain.operators)
         self._is_stopping = threading.Event()
+        for feed in job.feeds:
+            feed.open()
         self.streaming_query: StreamingQuery = self._started(trigger)
         _started_runs[next(_numbers)] = self
-        _release_at_end(self.streaming_query, self._files, self._is_stopping)
+        _release_at_end(self.streaming_query, self._files, self._is_stopping, job.feeds)
 
     def _chain(self) -> Chain:
         """Return the operators, with nothing learned yet.
@@ -426,6 +441,11 @@ class Run(RunFace):
         """The steps of the query as lines of a tree."""
         return self.job.steps
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph."""
+        return self.job.nodes
+
     def late_rows(self, name: str) -> pa.Table:
         """Return the rows of one input that came too late, such as to be joined.
 
@@ -505,7 +525,7 @@ class Run(RunFace):
             deadline = time.monotonic() + REPORT_WAIT_S
             while self.streaming_query.isActive and time.monotonic() < deadline:
                 time.sleep(0.01)
-            self._files.clean_up()
+            self._close()
             raise self._reworded(error) from None
         if ended:
             self._end()
@@ -513,10 +533,12 @@ class Run(RunFace):
 
     def process_all_available(self) -> None:
         """Wait until everything that has arrived is processed; for tests."""
+        for feed in self.job.feeds:
+            feed.look()
         try:
             self.streaming_query.processAllAvailable()
         except StreamingQueryException as error:
-            self._files.clean_up()
+            self._close()
             raise self._reworded(error) from None
 
     def stop(self, *, why: str | None = None) -> None:
@@ -532,7 +554,7 @@ class Run(RunFace):
             self._is_stopping.clear()  # the run goes on, or has ended by itself
             with contextlib.suppress(Exception):
                 if not self.isActive:
-                    self._files.clean_up()
+                    self._close()
             raise
         with self._ending:  # several threads may stop it: the first one here writes the journal
             evidence, self._stopped_by = self._stopped_by, None
@@ -543,7 +565,7 @@ class Run(RunFace):
     def _end(self) -> None:
         """Keep how the run stood at its end."""
         self._log.write(self.run_view, "ended")
-        self._files.clean_up()
+        self._close()
 
     def _reworded(self, error: BaseException) -> BaseException:
         """Return the error that eddyline meant, where Spark has wrapped one."""
@@ -558,7 +580,10 @@ _started_runs: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictiona
 
 
 def _release_at_end(
-    query: StreamingQuery, files: CheckpointFiles, is_stopping: threading.Event
+    query: StreamingQuery,
+    files: CheckpointFiles,
+    is_stopping: threading.Event,
+    feeds: Sequence[Feed],
 ) -> None:
     """Release the checkpoint once a query has ended, even if nobody waits for the query.
 
@@ -575,6 +600,8 @@ def _release_at_end(
             query.awaitTermination()
         while not has_ended():  # Spark reports an error a moment before
             time.sleep(END_LOOK_S)
+        for feed in feeds:
+            feed.close()
         if not is_stopping.is_set():
             files.release()
 

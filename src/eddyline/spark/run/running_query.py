@@ -20,7 +20,7 @@ from rich.console import Console
 from eddyline.errors import SourceError
 from eddyline.report.formatting import count
 from eddyline.report.html import fragment, write_report
-from eddyline.report.sections import RunView, Section, Text
+from eddyline.report.sections import Node, RunView, Section, Text
 from eddyline.report.terminal import ProgressLine, explain
 from eddyline.runtime.records import History, n_batches
 from eddyline.spark.session import noting_interrupts
@@ -98,6 +98,11 @@ class RunFace(ABC):
     @abstractmethod
     def steps(self) -> tuple[str, ...]:
         """The steps of the query as lines of a tree; none where it is not made of steps."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph; none where it is not made of steps."""
+        return ()
 
     @abstractmethod
     def describe(self) -> list[Section]:
@@ -194,7 +199,8 @@ class RunFace(ABC):
             steps=self.steps,
             history=History(tuple(self.records), self.decisions),
             sections=tuple(self.describe()),
-            settings=dict(self.settings),
+            settings=self.steering.settings(self.settings),
+            nodes=self.nodes,
         )
 
     def report(self, path: str | Path) -> Path:
@@ -255,6 +261,24 @@ class RunFace(ABC):
             StateError: it cannot be written.
         """
         self.steering.adapt(component)
+
+    def adjust(self, *, component: str | None = None, **values: float) -> None:
+        """Give numeric options other values, from the next micro-batch on.
+
+        These are limits of profiling (``sample_prob``, ``max_overhead``) and of caches
+        (``cache_bytes``), which change the work and never the answer. The run has the values until
+        it ends; a start has those of the program.
+
+        Args:
+            component: the operator, such as ``filter`` or ``join``; all that have the option if
+                omitted.
+            **values: the values by option.
+
+        Raises:
+            OptionError: the query has no such option that can be changed, or the value is out of
+                its range; nothing is changed.
+        """
+        self.steering.adjust(component, values)
 
     # -- the rows, where they stay in memory ----------------------------------------------------
 

@@ -26,7 +26,7 @@ from eddyline.errors import StateError
 from eddyline.query.identity import differences, in_words
 from eddyline.query.steps import tree
 from eddyline.registry import folder_name
-from eddyline.report.sections import Section, Text, arranged, notes
+from eddyline.report.sections import Node, Section, Text, arranged, notes
 from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.run.job import Job
@@ -317,7 +317,9 @@ def start_together(
     starts = [place.as_before(start) for start in starts]
     try:
         for kind in SCANS if shared else ():
-            own = [start for start in starts if kind.takes(start.query)]
+            own = [
+                each for each in starts if kind.takes(each.query) and not each.query.reads_system
+            ]
             for group in groups_of(own, kind, place, notes):
                 queries = [start.query for start in group.starts]
                 scan = kind(queries, place.gone(group))
@@ -337,7 +339,7 @@ def _alone(
 ) -> Run:
     name = start.query.name
     home = place.homes.get(name)
-    if not any(each.takes(start.query) for each in SCANS):
+    if start.query.reads_system or not any(each.takes(start.query) for each in SCANS):
         return start.run(common)
     if start.checkpoint is None and home is not None:
         why = f" (it cannot: {notes[name]})" if name in notes else ""
@@ -484,6 +486,11 @@ class SharedQueryRun(RunFace):
     def steps(self) -> tuple[str, ...]:
         """The steps of the query as lines of a tree."""
         return tree(self.query.steps)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The steps as a graph."""
+        return self.query.nodes
 
     @property
     def _is_in(self) -> bool:
