@@ -20,7 +20,7 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError, NullWarning, own_frames
 from eddyline.query.select.statement import Exists, Fragment, asked_by
-from eddyline.sql.functions import joined_by
+from eddyline.sql.functions import as_name, drawn, joined_by
 from eddyline.sql.parsing import at, offset_of, refuse
 
 if TYPE_CHECKING:
@@ -73,7 +73,12 @@ def alternatives(statement: Statement) -> list[Alternative]:
     conjuncts = statement.conjuncts(where.this)
     if not statement.exists:
         return [Alternative(tuple(conjuncts), ())]
-    conditions = [_condition(statement, part.tree, negated=False) for part in conjuncts]
+    conditions = [
+        _condition(statement, part.tree, negated=False)
+        if any(asked_by(node) is not None for node in part.tree.walk())
+        else part
+        for part in conjuncts
+    ]
     _warn_of_nulls(statement, conditions)
     known = [each.tree for each in conditions if isinstance(each, Fragment)]
     conditions = [_without_known(each, known) for each in conditions]
@@ -81,7 +86,9 @@ def alternatives(statement: Statement) -> list[Alternative]:
     for plain, asked in _cut(conditions):
         signs = {(id(each.select), each.asks, each.is_negated): each for each in asked}
         is_never = any((select, asks, not sign) in signs for select, asks, sign in signs)
-        made = Alternative(tuple(plain), tuple(signs.values()))
+        whole = [each if each.around[0] else statement.conjuncts(each.tree) for each in plain]
+        split = [own for each in whole for own in (each if isinstance(each, list) else [each])]
+        made = Alternative(tuple(split), tuple(signs.values()))
         if not is_never or not found:
             found = [
                 *(each for each in found if not each.is_never),
@@ -99,6 +106,11 @@ def _condition(statement: Statement, tree: Expr, *, negated: bool) -> Condition:
         return _asked(replace(asked, is_negated=asked.is_negated != negated))
     if not any(asked_by(node) is not None for node in tree.walk()):
         own = statement.part(tree)
+        if (node := drawn(tree)) is not None:
+            message = (
+                f"WHERE: {as_name(node)}() is drawn anew, so it cannot stand beside a subquery"
+            )
+            statement.refuse(f"{message} under OR or NOT", own.start)
         return own.negated(is_null_true=False) if negated else own
     inner = tree.unnest()
     if isinstance(inner, exp.Not):

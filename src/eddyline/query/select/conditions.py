@@ -225,6 +225,8 @@ class JoinConditions(Conditions):
         """While ON of a join that is not inner is read: its second input."""
         self.absent = ""
         """While WHERE is read: the input of which results may have no row."""
+        self.needed: set[str] = set()
+        """Inputs that have a row where the condition on partners, or of an inner join, is true."""
         self._later: list[tuple[list[tuple[Side, Side]], str, list[str], int]] = []
         """Equalities that become keys if nothing else connects their inputs. For each: its keys,
         its text, the list of conditions that it then leaves (empty if it stays), its offset."""
@@ -282,7 +284,7 @@ class JoinConditions(Conditions):
             name = found.named.input
             return name if self._times.get(name) == found.named.column else ""
 
-        self.bounds.add(part.tree, stream_of)
+        self.needed |= self.bounds.add(part.tree, stream_of)
 
     def add_in(self, asked: Exists, outer: Scope) -> None:
         """Add what ``(x, y) [NOT] IN (SELECT …)`` asks of its rows; EXISTS adds nothing.
@@ -374,6 +376,8 @@ class JoinConditions(Conditions):
         self._add_bounds(part)
         tree = part.tree
         trees = [tree.left, tree.right] if isinstance(tree, exp.EQ) else []
+        if trees and all(isinstance(each, exp.Column) for each in trees):
+            self.needed |= {each.named.input for each in self._scoped.mentions(part, self._word)}
         if named := self._named(trees):
             self._add_equality(named, qualified, part.start)
             return

@@ -211,10 +211,11 @@ class JoinReader:
         self._derives = derives and statement.emits in (None, "istream")
         self.names = JoinNames(statement.text)
         self._stages: list[Stage] = []
-        streams = {each.stream.lower(): each for each in items}
+        streams = {each.stream.lower(): each for each in items if each.stream != each.name}
         self._called = {
             name: f"{each.stream} is called {each.name} here" for name, each in streams.items()
         }
+        """Advice on names in lower case that are no inputs."""
 
     def read(self, where: Sequence[Fragment]) -> None:
         """Read the joins of all items, and the conjuncts of WHERE in which no subquery is."""
@@ -228,8 +229,7 @@ class JoinReader:
             self._join(item)
         if self._last.twin is not None:
             self._begin(self._stage([self.closed()]))
-        if self._last.kind not in ("semi", "anti"):
-            names.scope = replace(names.scope, hints=self._called)
+        names.scope = replace(names.scope, hints=self._called)
         if len(self._stages) > 1:
             self._check_times()
         self._add_where(where)
@@ -277,6 +277,9 @@ class JoinReader:
         """Return the results of the last stage as a relation."""
         items = self._last.items
         name = " ⋈ ".join(each.name for each in items)
+        others = {each.name for each in self._items} - {each.name for each in items[:1]}
+        while len(items) > 1 and name in others:
+            name += " ⋈"
         inputs = {each.name: each.columns for each in items}
         held = Held(name, inputs, {each.name: each.place for each in items})
         return Relation(name, items, self._last, held)
@@ -330,8 +333,8 @@ class JoinReader:
             conditions.add(word, item.on)
         conditions.partner = ""
         if item.kind in ("semi", "anti"):
-            hint = {item.name.lower(): f"{item.name} is read by the condition alone"}
-            names.scope = replace(before, hints={**self._called, **hint})
+            self._called[item.name.lower()] = f"{item.name} is read by the condition alone"
+            names.scope = replace(before, hints=self._called)
 
     def _check_asked(self, asked: Exists) -> None:
         """Refuse EXISTS and IN of output columns that cannot be computed row by row."""
@@ -363,7 +366,10 @@ class JoinReader:
         for each in self._items:
             said = "a join of joined rows"
             if each.time is None and not each.is_table:
-                message = f"{each.name!r} has no known event time, by which {said} goes"
+                message = (
+                    f"{each.name!r} has no known event time, by which {said} goes; make it a "
+                    f"stream with one: engine.stream({each.name!r}, …, time='…')"
+                )
                 self._statement.refuse(message, each.start)
             if each.window.counts is not None:
                 message = f"a window of N rows is not supported yet in {said}; write [RANGE …]"
@@ -445,10 +451,13 @@ class _Windows:
         """Return the lengths of windows that follow from bounds of event times (µs), by item.
 
         A bound by way of a stream counts only if a row of that is there. So a window is the longest
-        that any set of present streams needs.
+        that any set of present streams needs. Without a row of a stream that a condition of the
+        join needs, nothing is joined.
         """
         bounds, found = self._stage.bounds, dict[str, list[int | None]]()
-        for present in self._stage.present:
+        needed = self._stage.conditions.needed
+        cases = [each for each in self._stage.present if needed & {*stated} <= each]
+        for present in cases:
             own = {name: length for name, length in stated.items() if name in present}
             lengths = bounds.lengths(own)
             for name in own:
@@ -540,7 +549,7 @@ class _Maker:
         for one, its_windows, valid, columns in parts:
             asked = one.conditions
             inputs = [self._input(each, one, its_windows, before) for each in one.relations]
-            self._check_end(one, [each.window for each in inputs])
+            self._check_end(one, its_windows)
             is_inner = one.kind == "inner"
             yield Query(
                 tuple(inputs),
@@ -592,15 +601,16 @@ class _Maker:
         names = queries[0].projections
         return Query(inputs, (), (), (), names, None, self._statement.text, parts=queries)
 
-    def _check_end(self, stage: Stage, windows: Sequence[Window]) -> None:
+    def _check_end(self, stage: Stage, windows: _Windows) -> None:
         """Refuse a join that is not inner if a row of its first input may always find a partner."""
         if stage.kind == "inner":
             return
         left, right = stage.relations
-        if windows[0].length < LONGEST or not right.timed:
+        if windows.of(left).length < LONGEST or not right.timed:
             return
         assert stage.added is not None
-        bound, first, other = "", left.timed[0], right.timed[0]
+        endless = [each for each in left.timed if windows.of_items[each.name].length >= LONGEST]
+        bound, first, other = "", endless[0], right.timed[0]
         if first.time is not None and other.time is not None:
             times = (f"{each.name}.{each.time}" for each in (other, first))
             bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"

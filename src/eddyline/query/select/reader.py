@@ -29,7 +29,7 @@ from eddyline.query.select.groups import (
 )
 from eddyline.query.select.joined import LATEST, JoinReader, Relation
 from eddyline.query.select.over import OverReader, over_of
-from eddyline.query.select.sets import query_of
+from eddyline.query.select.sets import RESERVED, query_of
 from eddyline.query.select.statement import (
     Exists,
     JoinNames,
@@ -356,6 +356,10 @@ class _Reader:
             parts.append(Part(each, reader.query(reader.outputs()), reader.relations))
         check_widths(parts, operation.said)
         columns = columns_of(parts)
+        for name in columns:
+            if name.lower().startswith(RESERVED):
+                message = f"{operation.said} has a column of its own called {name!r}"
+                refuse(f"{message}; give this one another name", operation.text, operation.start)
         query = query_of(operation, readers, [*columns])
         return Part(operation, query, [Columns(columns)])
 
@@ -366,7 +370,9 @@ class _Reader:
             message = f"{statement.emits.upper()} stands around {said}: {statement.emits.upper()}("
             statement.refuse(f"{message}SELECT … {said} SELECT …)", statement.emits_at)
         asked = aggregation_of(statement, self._known) or over_of(statement)
-        if asked is not None and asked.said != "DISTINCT":
+        distinct = statement.tree.args.get("distinct")
+        is_distinct = distinct is not None and not distinct.args.get("on")
+        if asked is not None and not (is_distinct and asked.said == "DISTINCT"):
             message = (
                 f"{asked.said} in {said} is not supported yet; make a stream of the results "
                 "(CREATE STREAM x AS SELECT …) and write SELECT … FROM x"
@@ -375,6 +381,9 @@ class _Reader:
         made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
         known = self._columns, self._tables, self._times
         items = FromReader(statement, *known, "", made).items()
+        if all(each.is_table for each in items):
+            message = f"{said} of tables, whose rows come at no instant, is not supported"
+            statement.refuse(f"{message}; write [NOT] EXISTS (SELECT …)", items[0].start)
         return self._staying(statement, items, said, items[0].start)
 
 

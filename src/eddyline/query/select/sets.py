@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from eddyline.query.select.statement import Statement
 
 SIDE = "__side"
-"""The column with the number of the SELECT that a row is of. No other column is called so."""
+"""The column with the number of the SELECT that a row is of."""
+
+RESERVED = SIDE, LATEST, TIME, "__cop"
+"""What no output column of a set operation may begin with: its own columns, and those of copies."""
 
 
 def query_of(operation: SetOperation, readers: Sequence[JoinReader], names: Sequence[str]) -> Query:
@@ -47,7 +50,8 @@ def query_of(operation: SetOperation, readers: Sequence[JoinReader], names: Sequ
         names: of the output columns.
     """
     stays = [each.stay for each in readers]
-    is_one = len(stays[0].ends) < 2 and all(each.window == stays[0].window for each in stays)
+    # Rows of a join have columns for their windows; those of SELECTs with one window need none.
+    is_one = all(each.n_streams == 1 and each.window == stays[0].window for each in stays)
     windows = [] if is_one else [window for each in stays for _, window in each.ends]
     parts, n_before = [], 0
     for number, (reader, stay) in enumerate(zip(readers, stays, strict=True)):

@@ -86,13 +86,14 @@ class TimeBounds:
         self._bounds: dict[tuple[str, str], int] = {}
         """By two streams, the most by which the first event time is later than the second (µs)."""
 
-    def add(self, condition: Expr, stream_of: Callable[[exp.Column], str]) -> None:
-        """Add the bounds that a conjunct states, if it states any.
+    def add(self, condition: Expr, stream_of: Callable[[exp.Column], str]) -> set[str]:
+        """Add the bounds that a conjunct states, if it states any; return their streams.
 
         Args:
             condition: the conjunct.
             stream_of: returns the stream whose event time a column is; empty if it is none.
         """
+        before, self._bounds = self._bounds, {}
         if isinstance(condition, exp.Between):
             low, high = condition.args["low"], condition.args["high"]
             if not condition.args.get("symmetric"):
@@ -102,6 +103,10 @@ class TimeBounds:
             self._add(condition.this, condition.expression, stream_of)
         if isinstance(condition, _AT_LEAST):
             self._add(condition.expression, condition.this, stream_of)
+        added, self._bounds = self._bounds, before
+        for (later, earlier), most in added.items():
+            self.limit(later, earlier, most)
+        return {name for pair in added for name in pair}
 
     def _add(self, less: Expr, more: Expr, stream_of: Callable[[exp.Column], str]) -> None:
         """Add that one expression is at most another."""

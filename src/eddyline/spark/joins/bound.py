@@ -194,15 +194,14 @@ class BoundJoin:
         """
         if self.step.emits != "istream":
             return {}
-        is_inner = self.step.kind == "inner"
         first = self.inputs[0].name
         lags = {each.name: each.window.length for each in self.inputs}
-        if not is_inner:
+        if len(self.timed) == 1:  # its row is the latest one, and waits for no row of a table
+            lags = dict.fromkeys(self.timed, 0)
+        elif self.step.kind != "inner":
             lags = {first: min(lags[first] + 1, LONGEST)}
             if self.step.kind == "left":
                 lags[self.inputs[1].name] = ABSENT
-        elif len(self.timed) == 1:  # its row is the latest one
-            lags = dict.fromkeys(lags, 0)
         return {
             f"{identifier(each.name)}.{identifier(each.time)}": lags[each.name]
             for each in self.inputs
