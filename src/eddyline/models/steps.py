@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.errors import ModelError, OptionError
 from eddyline.models.fitting.bounds import (
@@ -67,7 +68,7 @@ from eddyline.models.windows import extrema, integrals
 from eddyline.models.windows.integrals import average_distances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Ints
     from eddyline.models.fitting.bounds import Bounds, Kernel
@@ -189,6 +190,27 @@ class Step:
         return within
 
 
+def with_keys(given: Keyed, keys: Sequence[str]) -> Segments:
+    """Return segments that also have keys, which are numbers, as attributes.
+
+    They are constant for an entity. One that is NULL is NaN, with which no comparison is true.
+    """
+    segments = given.segments
+    if not keys:
+        return segments
+    values = {
+        key: pc.cast(given.entities.column(key), pa.float64(), safe=False)
+        .combine_chunks()
+        .to_numpy(zero_copy_only=False)[segments.keys]
+        for key in keys
+    }
+    coefs = {name: each[:, None] for name, each in values.items()}
+    errors = {name: np.zeros(len(segments)) for name in values}
+    return replace(
+        segments, coefs={**segments.coefs, **coefs}, errors={**segments.errors, **errors}
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Where(Step):
     """The ranges on which a condition holds."""
@@ -196,15 +218,17 @@ class Where(Step):
     condition: Condition
     text: str = field(repr=False)
     """As its author wrote it: exact answers are asked of SQL by it."""
+    keys: tuple[str, ...] = ()
+    """Keys that it compares with attributes."""
 
     def run(self, given: Keyed) -> Keyed:
         """Return the segments on these ranges."""
-        found = solutions(given.segments, self.condition)
+        found = solutions(with_keys(given, self.keys), self.condition)
         return Keyed(found.of(given.segments), given.entities)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what is wanted, and what is compared."""
-        return wanted | expressions.attributes(self.condition)
+        return wanted | (expressions.attributes(self.condition) - {*self.keys})
 
     def __str__(self) -> str:
         return f"where {' '.join(self.text.split())}"
@@ -245,6 +269,8 @@ class Project(Step):
 
     columns: Mapping[str, Expression]
     texts: Mapping[str, str]
+    keys: tuple[str, ...] = ()
+    """Keys that stand in expressions."""
 
     @classmethod
     def onto(cls, *attributes: str) -> Project:
@@ -257,11 +283,12 @@ class Project(Step):
 
     def run(self, given: Keyed) -> Keyed:
         """Return segments with these attributes."""
-        return _in_range(Keyed(projected(given.segments, self.columns), given.entities), self)
+        found = projected(with_keys(given, self.keys), self.columns)
+        return _in_range(Keyed(found, given.entities), self)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what the expressions read."""
-        return {name for each in wanted for name in names_in(self.columns[each])}
+        return {name for each in wanted for name in names_in(self.columns[each])} - {*self.keys}
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return the ranges of expressions."""
@@ -283,7 +310,7 @@ class Project(Step):
         for name, bound in within.items():
             read = inverted_expression(self.columns[name], name, bound, below, by_pace=by_pace)
             found = tightest(found, read, below)
-        return found
+        return {name: each for name, each in found.items() if name not in self.keys}
 
     def __str__(self) -> str:
         told = (text if text == name else f"{text} AS {name}" for name, text in self.texts.items())

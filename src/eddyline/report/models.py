@@ -207,6 +207,9 @@ def _reasons(view: ModelView) -> Iterator[str]:
             continue
         of = f" of {clipped(each.stream, 40)}" if len(view.waiting) > 1 else ""
         wait = span(each.wait_us)
+        if each.is_endless:
+            yield f"A model{of} is final at the next row of its entity: it has no horizon."
+            continue
         if not each.is_fitted:
             yield (
                 f"A model{of} is final at the next row of its entity, or after {wait} (horizon)."

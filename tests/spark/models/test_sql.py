@@ -438,12 +438,6 @@ def test_queries_of_models_start_beside_others(spark, folder, tmp_path):
     [
         ("SELECT x FROM s MODEL x WITHIN 1 BY ship CHANGES", OptionError, "MAX GAP", 17),
         (
-            f"SELECT a.x FROM {SHIPS} AS a JOIN {FITTED} AS b ON a.ship = b.ship CHANGES",
-            NotSupportedError,
-            "models of a stream are made once",
-            83,
-        ),
-        (
             "SELECT x FROM s MODEL x = x + ship * t, y = nothing HORIZON 1 SECOND",
             QueryError,
             "nothing",

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
 
+ENDLESS_US = 2**55
+"""The horizon of models without one (µs): longer than any stream lasts."""
+
 Powers = dict[int, Any]
 """The coefficient of each power of ``t``, as an expression over columns."""
 
@@ -190,7 +193,7 @@ class Declared:
     time: str
     equations: Mapping[str, Equation]
     horizon_us: int
-    """How long a row says something, at most (µs)."""
+    """How long a row says something, at most (µs); ``ENDLESS_US``: until the next one."""
     within: Mapping[str, Bound] = field(default_factory=dict)
     """How far a row's values may be from the model before, so that it makes no new one; empty:
     every row makes one."""
@@ -230,6 +233,11 @@ class Declared:
         }
 
     @property
+    def is_endless(self) -> bool:
+        """Whether a row says something until the next one of its entity, whenever that is."""
+        return self.horizon_us >= ENDLESS_US
+
+    @property
     def wait_us(self) -> int:
         """How long after a row it is certain that no later one is needed for its segment (µs)."""
         return self.horizon_us - 1
@@ -266,21 +274,29 @@ class Declared:
         near = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
         door = f"; rows dropped with {near}" if near else ""
         assumed = assumed_in_words(self.assumed)
-        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s{door}{assumed}"
+        until = (
+            "until the next row" if self.is_endless else f"horizon {self.horizon_us * 1e-6:g} s"
+        )
+        return f"model {told}; {until}{door}{assumed}"
 
 
 def declared(table: pa.Table, how: Declared) -> Keyed:
     """Return the segments of rows that come by entity and time, with all of each entity's.
 
     Of rows of an entity at one instant the one of the greatest coefficients counts: which of them
-    came last is not known.
+    came last is not known. Without a horizon the last row of an entity says what is at its instant.
 
     Args:
         table: keys, times, and a list of coefficients for each attribute.
         how: what they mean.
     """
     made = _made(table, how)
-    return Keyed(made.segments, made.entities)
+    segments = made.segments
+    if how.is_endless:
+        instants = micros_of(table.column(how.time))[made.places[made.last]]
+        ends = np.where(timeline.is_last(segments.keys), instants + 1, segments.hi)
+        segments = segments.cut(segments.lo, ends)
+    return Keyed(segments, made.entities)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from eddyline.models import graph
 from eddyline.models.entities.kept import CODE, codes_of
+from eddyline.models.fitting.declared import ENDLESS_US
 from eddyline.models.planning.watching import SAME, bounds_of_results
 from eddyline.models.segments import (
     COEF,
@@ -112,6 +113,8 @@ class WaitingRows:
     """Rows that a run needs to choose its method; None if the method is given."""
     is_fitted: bool = True
     """Whether segments are fitted, and not declared."""
+    is_endless: bool = False
+    """Whether only the next row of its entity ends a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +206,11 @@ def waiting_rows(
                 stream,
                 sum(count.ahead for count in counts),
                 sum(count.open for count in counts),
-                None if until is None else until + offset + wait,
+                None if until is None or wait >= ENDLESS_US - 1 else until + offset + wait,
                 wait,
                 options.prefix_rows if options and options.method == "auto" else None,
                 is_fitted=options is not None,
+                is_endless=wait >= ENDLESS_US - 1,
             )
         )
     return tuple(found)

@@ -266,7 +266,7 @@ class ModelParser(WindowParser):
             return True
         if token.token_type == TokenType.VAR and (word in _OPTIONS or begins_output(token, behind)):
             return not is_call
-        return token.token_type in ENDS and not is_call
+        return token.token_type in ENDS and not (is_call and token.token_type in _CALLED)
 
     def _bound(self) -> str:
         start = self._offset
@@ -430,6 +430,8 @@ ENDS = frozenset(
     | {TokenType.LATERAL, TokenType.PIVOT, TokenType.UNPIVOT, TokenType.TABLE_SAMPLE}
 )
 """What cannot stand in an equation: there it ends, unless it is the name of a function."""
+_CALLED = frozenset({TokenType.LEFT, TokenType.RIGHT, TokenType.WINDOW})
+"""Those of them that may be the name of a function."""
 
 
 @dataclass(frozen=True, slots=True)

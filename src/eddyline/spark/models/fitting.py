@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_length
-from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.fitting.declared import ENDLESS_US, Declared, read_equations
 from eddyline.models.fitting.fit import Fit
 from eddyline.models.revisions import layout_of
 from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
@@ -144,7 +144,7 @@ def declare(
     key: str | Sequence[str] = (),
     time: str,
     model: Mapping[str, str],
-    horizon: Any,
+    horizon: Any = None,
     track: Any = None,
     within: Mapping[str, float | str] | None = None,
     lateness: str | None = None,
@@ -163,7 +163,8 @@ def declare(
         time: as for ``fit``.
         model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
             whose coefficients are expressions over its columns.
-        horizon: for how long a row says something at most, such as ``10 minutes``, or seconds.
+        horizon: for how long a row says something at most, such as ``10 minutes``, or seconds;
+            None: until the next row of its entity, and the last one only at its instant.
         track: refused; the error says how a position is declared.
         within: how far a row's values may be from the model before it, which then goes on and the
             row makes none; an attribute without a bound has to be as predicted. None: every row
@@ -198,7 +199,8 @@ def declare(
     equations = read_equations(model)
     check_keys(frame, keys, time, "declare")
     bounds = {} if within is None else read_bounds(within)
-    how = Declared(keys, time, equations, read_length("horizon", horizon), bounds)
+    horizon_us = ENDLESS_US if horizon is None else read_length("horizon", horizon)
+    how = Declared(keys, time, equations, horizon_us, bounds)
     for attribute, text in how.columns.items():
         check_attribute(attribute, keys)
         what = f"models.declare: {attribute} = {equations[attribute].text}"
@@ -212,6 +214,9 @@ def declare(
                 of_type = f"{coef} is of type {kind.dataType.simpleString()}"
                 raise QueryError(f"{what}: {of_type}; give numbers", attribute=attribute)
     is_early = read_results(results, is_streaming=frame.isStreaming)
+    if is_early and how.is_endless:
+        msg = "early results go up to the horizon, and there is none: give horizon='2 minutes'"
+        raise OptionError(msg, horizon=horizon)
     return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
 

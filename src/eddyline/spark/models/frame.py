@@ -18,7 +18,7 @@ from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.bounds import Bound, read_bounds, read_length
 from eddyline.models.revisions import BOUNDS
 from eddyline.models.segments import micros_of
-from eddyline.models.solving import earth
+from eddyline.models.solving import earth, expressions
 from eddyline.models.solving.text import split_condition
 from eddyline.models.steps import TIME, AverageDistance, DifferentEntities
 from eddyline.models.streams.plan import Sketch, StreamInput, StreamPlan
@@ -36,6 +36,7 @@ from eddyline.spark.models.graphs import (
     attributes_of,
     check_same,
     checked,
+    key_numbers,
     precise,
     read_columns,
     read_on,
@@ -124,7 +125,7 @@ class Segments(WithAlarms):
                 of positions ``speed(track)``, ``distance(track, 47.6, -122.3)``, ``lat(track)``,
                 ``lon(track)``, ``east`` and ``north`` of a place), with AND, OR and NOT; joined to
                 these by AND, conditions on keys, which leave entities out before anything is
-                solved.
+                solved. Keys that are numbers may stand beside attributes: ``x > most``.
 
         Raises:
             QueryError: it cannot be read, or names what there is not; the message shows where.
@@ -134,12 +135,13 @@ class Segments(WithAlarms):
             >>> segments.where("lat > 40.5 AND d(lat) > 0 AND vessel <> 7")  # doctest: +SKIP
         """
         text = checked_text("condition", condition)
-        native, solved = split_condition(text, self.attributes, self.keys)
+        native, solved = split_condition(text, self.attributes, self.keys, mixes=True)
         graph = self._graph
         for each in native:
             graph = graph.of_entities(each)
         if solved is not None:
-            graph = graph.then(steps.Where(solved, text))
+            keys = key_numbers(graph, text, expressions.attributes(solved))
+            graph = graph.then(steps.Where(solved, text, keys))
         return Segments(graph)
 
     def select(self, *names: str, **columns: str) -> Segments:
@@ -147,8 +149,9 @@ class Segments(WithAlarms):
 
         Args:
             *names: attributes that are kept; ``"track"`` is a position.
-            **columns: expressions over attributes by the names of new ones; sums, products, whole
-                powers, ``d(x)``, and a speed or a distance of positions alone.
+            **columns: expressions over attributes, and keys that are numbers, by the names of new
+                ones; sums, products, whole powers, ``d(x)``, and a speed or a distance of positions
+                alone.
 
         Raises:
             QueryError: as for ``where``, or no attribute would be left.

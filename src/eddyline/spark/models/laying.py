@@ -318,14 +318,17 @@ def _solving(
     return over_tables(lambda tables: graph.solved(tables, node, layouts), keys, read)
 
 
-def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
+def rows_to_fit(
+    rows: DataFrame, how: Maker, *more: str, instant: str | None = None
+) -> DataFrame:
     """Return the columns that are read of rows, and others as SQL.
 
-    Rows without an instant are in no segment.
+    Rows without an instant are in no segment. ``instant`` is a column that has it where the time
+    is hidden, as that of rows which only tell the time.
     """
     columns = [*map(quoted, dict.fromkeys((*how.keys, how.time)))]
     columns += [f"{text} AS {quoted(name)}" for name, text in how.columns.items()]
-    return rows.where(_column(how.time).isNotNull()).selectExpr(*columns, *more)
+    return rows.where(_column(instant or how.time).isNotNull()).selectExpr(*columns, *more)
 
 
 def _together(sources: Sequence[Source]) -> DataFrame:
