@@ -170,6 +170,14 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
                 "range; if these are many, check the order and the unit of the columns of track",
             )
         )
+    if total.n_cut:
+        facts.append(
+            (
+                "cut",
+                f"{count(total.n_cut)} models whose rate has no solution within its bound up to "
+                "their end: it explodes, or has no value; they say nothing from there on",
+            )
+        )
     if total.n_without or total.n_conflicts:
         facts.append(
             (

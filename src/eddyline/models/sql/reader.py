@@ -556,7 +556,8 @@ class Sources:
             keys,
             self._time(clause, stream),
             tuple(self._equations(clause, own).items()),
-            tuple(bounds.items()),
+            bounds=tuple(bounds.items()),
+            near=tuple((name, bound) for name, bound in clause.near.items() if bound),
             horizon_us=clause.horizon_us,
             max_gap_us=clause.max_gap_us,
             track=tuple(self._column(stream, each, at) for each, at in clause.track),
@@ -635,21 +636,24 @@ class Sources:
         return column
 
     def _equations(self, clause: ModelClause, own: set[str]) -> dict[str, str]:
-        """Return the equations as SQL, each of which is a polynomial of t."""
+        """Return the equations as SQL, each of which is a polynomial of t, or a rate."""
         found: dict[str, str] = {}
+        heads = {each: f"d({quoted(each)}) = " * (each in clause.near) for each in clause.equations}
+        others = {name: f"{head}0" for name, head in heads.items()}
         for each in clause.names:
             if each.name not in clause.equations:
                 continue
-            equation = clause.equation(each.name, [*own], self._text)
+            equation, head = clause.equation(each.name, [*own], self._text), heads[each.name]
+            text = head + equation.text
             try:
-                read_equations({each.name: equation.text})
+                read_equations({**others, each.name: text})
             except EddylineError as error:
                 place = error.facts.get("column")
-                at = each.start if place is None else equation.offset(int(place) - 1)
+                at = each.start if place is None else equation.offset(int(place) - 1 - len(head))
                 message = error.message.split(" (line ")[0]
                 kind = type(error) if isinstance(error, QueryError) else QueryError
                 refuse(message, self._text, at, kind)
-            found[each.name] = equation.text
+            found[each.name] = text
         return found
 
 

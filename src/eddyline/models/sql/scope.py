@@ -79,6 +79,8 @@ class Made:
     time: str
     equations: tuple[tuple[str, str], ...] = ()
     """Of declared attributes, by name."""
+    near: tuple[tuple[str, str], ...] = ()
+    """How near attributes are solved that are declared by their rates, by name."""
     bounds: tuple[tuple[str, str], ...] = ()
     """Of fitted attributes, by name; "" if they are as near as results need."""
     track: tuple[str, ...] = ()

@@ -78,6 +78,8 @@ class ModelRecord:
     """Number of waiting rows in open runs."""
     open_until: int | None = None
     """Event time at which open runs are final if no more rows of their entity come (µs)."""
+    n_cut: int = 0
+    """Models that end where the rate that they are declared by has no solution any more."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return what is kept; its rows and segments are of all batches, and so no counts."""
@@ -88,6 +90,7 @@ class ModelRecord:
         every |= {"n_early_in_all": self.n_early, "n_taken_back_in_all": self.n_taken_back}
         every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
         every |= {"n_outside_in_all": self.n_outside, "n_beyond_in_all": self.n_beyond}
+        every |= {"n_cut_in_all": self.n_cut} if self.n_cut else {}
         task_seconds = {"task_seconds_in_all": sum(self.ns.values()) / 1e9}
         return Numbers({"n_rows": n_rows}, {**kept, **every, **task_seconds})
 
@@ -162,7 +165,7 @@ class ModelView:
             total.n_dropped, total.n_broken, counts.n_early, counts.n_taken_back,
             total.n_outside, counts.work.n_beyond, counts.work.ns, plan=self.ways,
             n_open=sum(each.n_open for each in self.waiting),
-            open_until=max(untils, default=None),
+            open_until=max(untils, default=None), n_cut=total.n_cut,
         )  # fmt: skip
 
 

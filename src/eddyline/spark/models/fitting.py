@@ -31,6 +31,7 @@ from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_length
 from eddyline.models.fitting.declared import ENDLESS_US, Declared, read_equations
 from eddyline.models.fitting.fit import Fit
+from eddyline.models.fitting.rates import Rate
 from eddyline.models.revisions import layout_of
 from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
 from eddyline.models.solving import earth
@@ -162,13 +163,18 @@ def declare(
         key: as for ``fit``.
         time: as for ``fit``.
         model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
-            whose coefficients are expressions over its columns.
+            whose coefficients are expressions over its columns, or its rate, such as ``"d(x) = a -
+            b * x"``. There an attribute is its value at the instant, which begins with the row's;
+            it may have + - * /, ``pow``, ``exp``, ``ln``, ``sqrt``, ``abs``, ``sin``, ``cos``,
+            ``tan``, ``tanh``, ``least`` and ``greatest``. It is solved numerically, and cut where
+            it explodes; a stream counts that.
         horizon: for how long a row says something at most, such as ``10 minutes``, or seconds;
             None: until the next row of its entity, and the last one only at its instant.
         track: refused; the error says how a position is declared.
         within: how far a row's values may be from the model before it, which then goes on and the
             row makes none; an attribute without a bound has to be as predicted. None: every row
-            makes a segment, unless bounds of results ask for less (``Segments.within``).
+            makes a segment, unless bounds of results ask for less (``Segments.within``). Of a rate:
+            how near pieces are to its solution, a distance; every row makes a model then.
         lateness: as for ``fit``.
         results: as for ``fit``; early ones go up to the horizon.
         name: as for ``fit``.
@@ -203,13 +209,21 @@ def declare(
     how = Declared(keys, time, equations, horizon_us, bounds)
     for attribute, text in how.columns.items():
         check_attribute(attribute, keys)
-        what = f"models.declare: {attribute} = {equations[attribute].text}"
+        equation = equations[attribute]
+        is_rate = isinstance(equation, Rate)
+        what = f"models.declare: {equation.text if is_rate else f'{attribute} = {equation.text}'}"
+        if is_rate and attribute.lower() not in map(str.lower, frame.columns):
+            msg = (
+                f"{what}: it begins at the value in the row, and there is no such column: "
+                f"{unknown('column', attribute, frame.columns)}"
+            )
+            raise QueryError(msg, attribute=attribute)
         try:
             with unlogged():
-                kinds = frame.selectExpr(text, *equations[attribute].coefs).schema.fields[1:]
+                kinds = frame.selectExpr(text, *equation.coefs).schema.fields[1:]
         except AnalysisException as error:
             raise refused(what, error, attribute=attribute) from error
-        for coef, kind in zip(equations[attribute].coefs, kinds, strict=True):
+        for coef, kind in zip(equation.coefs, kinds, strict=True):
             if not isinstance(kind.dataType, NumericType | NullType):
                 of_type = f"{coef} is of type {kind.dataType.simpleString()}"
                 raise QueryError(f"{what}: {of_type}; give numbers", attribute=attribute)

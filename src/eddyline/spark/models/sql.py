@@ -314,7 +314,14 @@ class _Planned:
             known = made.horizon_us is not None
             horizon = timedelta(microseconds=made.horizon_us) if known else None
             model = dict(made.equations)
-            return declare(rows, key=made.keys, time=made.time, model=model, horizon=horizon)
+            return declare(
+                rows,
+                key=made.keys,
+                time=made.time,
+                model=model,
+                horizon=horizon,
+                within=dict(made.near) or None,
+            )
         gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
         within = {name: bound for name, bound in made.bounds if bound}
         others = [name for name, bound in made.bounds if not bound]
