@@ -293,14 +293,6 @@ class AlarmStep(ModelStep):
 
     alarms: AlarmSet = field(kw_only=True, repr=False)
 
-    def __post_init__(self) -> None:
-        if self.plan.is_early:
-            msg = (
-                "alarms are told once they are final, so that what a set asks may change while it "
-                "runs; leave out results='early', or ask segments.where(…).changes()"
-            )
-            raise NotSupportedError(msg)
-
     def __str__(self) -> str:
         return f"{super(AlarmStep, self).__str__()}; alarms {self.alarms.name}"
 

@@ -111,6 +111,8 @@ class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fi
     """Of graphs that are cut into stages what each keeps, by number."""
     counts: dict[int, RowCounts] = struct_field(default_factory=dict)
     """How many rows wait, by input."""
+    early: Files = ()
+    """Results that were given and are not final, where these are of all entities together."""
 
     @property
     def files(self) -> Iterator[RunFile]:
@@ -120,6 +122,7 @@ class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fi
             yield from files
         for stage in self.stages.values():
             yield from stage.files
+        yield from self.early
 
     def counted(self, at: int) -> RowCounts:
         """Return how many rows of an input wait.

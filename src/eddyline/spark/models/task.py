@@ -10,7 +10,7 @@ import pyarrow as pa
 from eddyline.lane.exchange import BUCKET
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
-from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
+from eddyline.models.streams.bucket import BucketBatch, early_batch
 from eddyline.models.streams.plan import ANY, BucketState
 from eddyline.spark.bucketed import BucketWorker
 from eddyline.state.rows import as_kept
@@ -51,7 +51,7 @@ class ModelWorker(BucketWorker):
         )  # fmt: skip
         rows = self._inputs(_rows_of(arrived))
         if self.plan.is_early:
-            return EarlyBatch(*given, version=self.version), rows
+            return early_batch(self.plan)(*given, version=self.version), rows
         return BucketBatch(*given), rows
 
     def _inputs(self, rows: pa.Table | None) -> list[pa.Table | None]:
