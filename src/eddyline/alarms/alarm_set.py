@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import QueryError
 from eddyline.models.solving.text import split_condition
 from eddyline.models.streams.plan import ModelStep
 from eddyline.query.rules.rule import Rule, chosen

@@ -18,7 +18,8 @@ from sqlglot import exp
 
 from eddyline.errors import EddylineError, NotSupportedError, QueryError
 from eddyline.models.fitting.declared import read_equations
-from eddyline.models.revisions import layout_of
+from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, layout_of
+from eddyline.models.segments import FLAGS, TOMB
 from eddyline.models.solving import earth
 from eddyline.models.sql.aggregates import Aggregates, aggregates_in
 from eddyline.models.sql.scope import (
@@ -42,10 +43,11 @@ from eddyline.query.select.from_clause import check_bare, windows_behind
 from eddyline.query.select.grammar import WINDOWS
 from eddyline.query.select.model_clause import OUTPUTS, TRACK, Outputs, models_behind
 from eddyline.query.select.statement import Names, Statement, is_star
+from eddyline.query.steps import name_of
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import deep, offset_of, quoted, refuse
+from eddyline.sql.parsing import deep, offset_of, parse_output, quoted, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,6 +116,39 @@ class _Reader:
             refuse(message, self._text, outputs.places["ASSUMING"])
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
+        found = self._query(statement, scope, outputs)
+        return found if not outputs.is_early else self._early(found, outputs)
+
+    def _early(self, query: ModelQuery, outputs: Outputs) -> ModelQuery:
+        """Return a query whose results are given before they are final.
+
+        What a condition on rows leaves out is taken back.
+        """
+        start = outputs.places["EARLY"]
+        shown = {each.lower() for each in map(name_of, query.projections)}
+        for name in REVISIONS:
+            if name in shown and not (name == TOMB and {*FLAGS} <= shown):
+                message = f"early results have a column {name!r}; give another one a name with AS"
+                refuse(message, self._text, start, name=name)
+        node = query.node
+        wanted = {each.lower() for each in keys_of(node)}
+        read = {column.name.lower() for text in query.projections for column in column_nodes(parse_output(text))}
+        if lacking := sorted(wanted - read):
+            message = (
+                "a row of early results replaces the one of the same keys, so the query selects all "
+                f"of them; missing: {', '.join(lacking)}"
+            )
+            refuse(message, self._text, start)
+        tomb = TOMB if not query.having else " AND ".join(f"({each})" for each in query.having)
+        if query.having:
+            tomb = f"{TOMB} OR NOT coalesce({tomb}, false) AS {TOMB}"
+        more = [VERSION, *([tomb] if TOMB not in shown else []), VALIDATED]
+        return replace(
+            query, projections=(*query.projections, *more), having=(), early_at=start
+        )
+
+    def _query(self, statement: Statement, scope: Scope, outputs: Outputs) -> ModelQuery:
+        """Return the query of final results."""
         asked = aggregates_in(statement)
         if asked is None:
             self._check_no_window(scope)
@@ -594,10 +629,10 @@ class Sources:
                 refuse(message, self._text, at)
         if "results" in clause.options:
             message = (
-                "in SQL, results of a stream are given once they are final, as tombstones stand in "
-                "no column of a SELECT; ask el.models.fit(…, results='early')"
+                "in SQL, results are asked for before they are final by EARLY at the end of the "
+                "query"
             )
-            refuse(message, self._text, clause.places["WITH"], NotSupportedError)
+            refuse(message, self._text, clause.places["WITH"])
 
     def _read(self, clause: ModelClause, stream: str, name: str) -> Made:
         try:

@@ -143,6 +143,8 @@ class ModelQuery:
     """The output columns over these."""
     having: tuple[str, ...] = ()
     """Conditions on the rows, in SQL over their columns."""
+    early_at: int | None = None
+    """The offset of EARLY, if results are given before they are final."""
 
 
 def made_in(node: Node) -> Iterator[Made]:

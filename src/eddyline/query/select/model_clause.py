@@ -11,7 +11,7 @@ A clause behind a stream has one of these forms:
   the table of the rows that they stand for.
 
 A query ends with ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
-0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EXACT``. Only words are read here; ``models/`` knows
+0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EARLY`` or ``EXACT``. Only words are read here; ``models/`` knows
 what they mean.
 """
 
@@ -35,7 +35,7 @@ OUTPUTS = "outputs"
 
 _WINDOWS = ("RANGE", "ROWS", "UNBOUNDED", "NOW", "SESSION", "PARTITION", "PARTITION BY")
 EXACT = "EXACT"
-_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", EXACT)
+_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", "EARLY", EXACT)
 _OPTIONS = ("BY", "AT", "HORIZON")
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _FORMS = "x = x + vx * t, or x WITHIN 0.5"
@@ -101,6 +101,8 @@ class Outputs:
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Between which values modelled attributes are said to be."""
     is_exact: bool = False
+    is_early: bool = False
+    """Whether results are given before they are final."""
     places: dict[str, int] = field(default_factory=dict)
     """Offsets by their words."""
 
@@ -373,8 +375,11 @@ class ModelParser(WindowParser):
             self._once(made.places, "CHANGES", start, "SAMPLE")
             self._match_text_seq("ONLY")
             made.is_changes = True
+        elif self._match_text_seq("EARLY"):
+            self._once(made.places, "EARLY", start, EXACT)
+            made.is_early = True
         elif self._match_text_seq("EXACT"):
-            self._once(made.places, "EXACT", start)
+            self._once(made.places, "EXACT", start, "EARLY")
             made.is_exact = True
         elif self._match_text_seq("WITHIN"):
             self._once(made.places, "WITHIN", start, "PRECISION")

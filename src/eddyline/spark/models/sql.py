@@ -107,10 +107,14 @@ class _Planned:
         mades = [*made_in(self._query.node)]
         streams = [each for each in mades if self._is_stream(each.stream)]
         stem = (streams or mades)[0].stream
+        early = self._query.early_at
         if streams:
             self._check_streams(streams)
             found, own = self._of_streams(stem)
             return stem, [*found, *self._after(stem)], own
+        if early is not None:
+            message = "EARLY is of streams; of tables all results are final: leave it out"
+            raise self._at(OptionError(message), early)
         plain = on_one_line(self._text).encode()
         name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         found = self._built(self._query.node)
@@ -306,8 +310,8 @@ class _Planned:
         joined = [SqlPredicate(JOINED)] if made.tables else []
         return [*joined, *made.predicates]
 
-    @staticmethod
-    def _made(made: Made, rows: DataFrame) -> Segments:
+    def _made(self, made: Made, rows: DataFrame) -> Segments:
+        results = "early" if rows.isStreaming and self._query.early_at is not None else "final"
         if made.read:
             return read(rows)
         if made.equations:
@@ -321,6 +325,7 @@ class _Planned:
                 model=model,
                 horizon=horizon,
                 within=dict(made.near) or None,
+                results=results,
             )
         gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
         within = {name: bound for name, bound in made.bounds if bound}
@@ -335,6 +340,7 @@ class _Planned:
             within=within or None,
             attributes=others,
             max_gap=gap,
+            results=results,
             **dict(made.options),
         )
 
