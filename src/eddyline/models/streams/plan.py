@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Part
+    from eddyline.models.fitting.stored import Stored
     from eddyline.models.planning.expected import ModelProfile
     from eddyline.models.segments import Keyed
     from eddyline.models.steps import DifferentEntities, Shape
@@ -196,7 +197,7 @@ class BucketReport:
 class StreamInput:
     """One of the inputs of a graph."""
 
-    maker: Fit | Declared | None
+    maker: Fit | Declared | Stored | None
     """How rows become segments; None if they are segments, which are all there from the start."""
     shape: Shape
     """The columns of its segments."""

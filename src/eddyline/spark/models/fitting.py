@@ -32,6 +32,7 @@ from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_length
 from eddyline.models.fitting.declared import ENDLESS_US, Declared, read_equations
 from eddyline.models.fitting.fit import Fit
 from eddyline.models.fitting.rates import Rate
+from eddyline.models.fitting.stored import Stored
 from eddyline.models.revisions import layout_of
 from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
 from eddyline.models.solving import earth
@@ -234,8 +235,15 @@ def declare(
     return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
 
-def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
-    """Return segments that were written before.
+def read(
+    source: str | DataFrame,
+    *,
+    version: str | None = None,
+    lateness: str | None = None,
+    results: str = "final",
+    name: str = "models",
+) -> Segments:
+    """Return segments that were written before, or those of a stream as they come.
 
     Where segments of an entity overlap, that of the greatest version counts, and a tombstone takes
     back what it covers; of one version a segment counts before a tombstone. Without versions they
@@ -246,12 +254,16 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
             of ``Segments.to_df``, where an ``origin`` that is NULL is ``lo``; columns that are none
             of these are keys, but ``validated`` of ``el.models.latest``.
         version: the column of whole numbers that rise as segments are written, NULL before all;
-            None: that of early results (``version`` beside ``validated``), and none of others.
+            None: that of early results (``version`` beside ``validated``), and none of others. Of
+            a stream there is none: segments have to be final, and ``lo`` is their event time.
+        lateness: of a stream, as for ``fit``.
+        results: of a stream, as for ``fit``.
+        name: of the query of a stream.
 
     Raises:
         QueryError: a column is missing, or of another type. When the segments are used: two of an
             entity overlap, and nothing says which counts.
-        NotSupportedError: a key has texts of a collation.
+        NotSupportedError: a key has texts of a collation, or segments of a stream have versions.
         OptionError: an attribute has a name that results have themselves.
 
     Example:
@@ -270,6 +282,17 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
     layout, version = layout_of(frame.columns, version)
     _check_types(frame, layout, version)
     shape = Shape(layout.keys, layout.attributes)
+    is_early = read_results(results, is_streaming=frame.isStreaming)
+    if frame.isStreaming:
+        if version is not None:
+            msg = (
+                f"segments of a stream are final, and these have versions ({version!r}), so that "
+                "later ones take them back; read them once written: el.models.latest(df), or make "
+                "the stream of results='final'"
+            )
+            raise NotSupportedError(msg, version=version)
+        how = Stored(layout.keys, layout.attributes)
+        return _segments(frame, shape, how, name, lateness, is_early=is_early)
     whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
     holding = Versions(whole, layout, version).holding
     return Segments(Graph.of(Source(whole, shape, holding=holding)))
@@ -309,7 +332,7 @@ def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
 def _segments(
     df: DataFrame,
     shape: Shape,
-    how: Fit | Declared,
+    how: Fit | Declared | Stored,
     name: str,
     lateness: str | None,
     *,

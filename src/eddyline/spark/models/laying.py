@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Fit
+    from eddyline.models.fitting.stored import Stored
     from eddyline.models.steps import DifferentEntities
     from eddyline.spark.models.files import FileModelRows
 
-    Maker = Fit | Declared
+    Maker = Fit | Declared | Stored
     """How rows become segments."""
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -558,7 +559,7 @@ def without_label(segments: DataFrame) -> DataFrame:
     """Return segments without what ``latest`` says beside them."""
     fields = segments.schema.fields
     labels = [each.name for each in fields if (each.metadata or {}).get(_IS_LABEL)]
-    return segments.drop(*labels)
+    return segments.drop(*labels) if labels else segments
 
 
 def _identity(columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]:

@@ -205,12 +205,12 @@ class _Planned:
     def _check_streams(self, mades: Sequence[Made]) -> None:
         """Refuse segments of streams, and fits without what a gap is."""
         for each in mades:
-            if each.read:
+            if each.read and self._known.times.get(each.stream) != "lo":
                 message = (
-                    "segments are read from tables or files; rows of a stream are fitted or "
-                    "declared: MODEL x WITHIN 0.5, or x = x + vx * t"
+                    f"segments of the stream {each.stream!r} are ordered by lo: engine.stream("
+                    f"{each.stream!r}, …, time='lo')"
                 )
-                raise self._at(NotSupportedError(message), each.start)
+                raise self._at(QueryError(message), each.start)
             if each.bounds and each.max_gap_us is None:
                 message = (
                     "models of a stream need MAX GAP, such as MAX GAP 10 MINUTES: after so long "
@@ -231,6 +231,7 @@ class _Planned:
         for read, relation in query.relations.items():
             # What is asked of keys is a step that leaves rows out; these here are for analysis.
             made = mades.get(id(relation.df))
+            assert made is not None or not relation.df.isStreaming
             wanted = read if made is None else identifier(made.name)
             names[read] = name = _not_in(names.values(), wanted)
             inner: list[Step] = [ReadStep(read, name)]
@@ -313,7 +314,7 @@ class _Planned:
     def _made(self, made: Made, rows: DataFrame) -> Segments:
         results = "early" if rows.isStreaming and self._query.early_at is not None else "final"
         if made.read:
-            return read(rows)
+            return read(rows, results=results)
         if made.equations:
             known = made.horizon_us is not None
             horizon = timedelta(microseconds=made.horizon_us) if known else None
