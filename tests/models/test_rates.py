@@ -33,7 +33,7 @@ def check_follows(model, rows, within, closed):
     """Check that all of each row's time has pieces that are within the bound of a closed form."""
     segments = made(model, rows, within).segments
     for number, row in enumerate(rows):
-        own = segments.take((segments.keys == number))
+        own = segments.take(segments.keys == number)
         since = row["ts"] * SECOND
         assert own.lo[0] == since
         assert own.hi[-1] == since + HORIZON_S * SECOND

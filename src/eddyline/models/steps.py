@@ -42,6 +42,7 @@ from eddyline.models.fitting.bounds import (
     tightest,
     weights_of,
 )
+from eddyline.models.fitting.splits import EQUAL, Split
 from eddyline.models.segments import (
     ERR,
     MICROS,
@@ -176,13 +177,13 @@ class Step:
         """Return how much of inputs is in the output by how much is in the input."""
         return below
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return how near the input has to be for the output to be within bounds.
 
         Args:
             within: the bounds of some attributes of the output.
             below: the ranges of the input, as far as they are known.
-            by_pace: whether shares of an error are as attributes move, and not equal.
+            split: how attributes share an error.
 
         Raises:
             OptionError: no bounds of the input are enough, with what is missing.
@@ -239,8 +240,8 @@ class Within(Step):
     """How near attributes have to be: inputs are fitted so that they are (``graph.required``)."""
 
     bounds: Mapping[str, Bound]
-    by_pace: bool = False
-    """Whether inputs have shares of an error as they move, and not equal ones."""
+    split: Split = EQUAL
+    """How inputs share an error."""
     any_values: frozenset[str] | None = None
     """The attributes whose bound holds whatever values are; None before inputs have theirs."""
     ranges_said: Mapping[str, Range] = field(default_factory=dict)
@@ -260,7 +261,7 @@ class Within(Step):
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} within {bound}" for name, bound in self.bounds.items())
-        return f"{told}, shared by gradient" if self.by_pace else told
+        return told if self.split.name == EQUAL.name else f"{told}, shared by {self.split}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,11 +305,11 @@ class Project(Step):
             if each is not None and set(each) <= set(below)
         }
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:
         """Return the least bounds that expressions leave to what they read."""
         found: dict[str, Bound] = {}
         for name, bound in within.items():
-            read = inverted_expression(self.columns[name], name, bound, below, by_pace=by_pace)
+            read = inverted_expression(self.columns[name], name, bound, below, split=split)
             found = tightest(found, read, below)
         return {name: each for name, each in found.items() if name not in self.keys}
 
@@ -423,7 +424,7 @@ class Integral(Step):
             for name, each in below.items()
         }
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds of an average, and those of a sum by seconds."""
         above = self.ranges(below)
         return {
@@ -459,7 +460,7 @@ class _Extreme(Step):
         """Return none."""
         return {}
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds: an extreme moves no more than what moves most."""
         return {name: inverted_extreme(name, each, below) for name, each in within.items()}
 
@@ -597,7 +598,7 @@ class Total(OverEntities):
         """Return none."""
         return {}
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds of an average, and the same shares of a sum."""
         if self.is_average:
             return {
@@ -659,7 +660,7 @@ class AverageDistance(Step):
         """Return none."""
         return {}
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return an equal share for each coordinate."""
         if "distance" not in within:
             return {}

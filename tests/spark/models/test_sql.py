@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eddyline as el
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.spark.script import run_script
 from tests.examples import examples
 from tests.spark.models import tracks

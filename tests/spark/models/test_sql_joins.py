@@ -256,9 +256,7 @@ def test_a_model_without_a_horizon_warns_that_it_keeps_its_last_row(spark, folde
          "ON p.id = c.ship", NotSupportedError, "in a subquery"),
     ],
 )  # fmt: skip
-def test_what_a_join_does_not_take_is_said_with_its_place(
-    spark, folders, ports, text, kind, said
-):
+def test_what_a_join_does_not_take_is_said_with_its_place(spark, folders, ports, text, kind, said):
     with pytest.raises(kind, match=said) as error:
         engine_of(spark, folders, True, ports).query(text)
     assert type(error.value) is kind

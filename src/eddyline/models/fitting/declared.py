@@ -320,9 +320,7 @@ class Declared:
         said = "rates solved" if self.rates else "rows dropped"
         door = f"; {said} with {near}" if near else ""
         assumed = assumed_in_words(self.assumed)
-        until = (
-            "until the next row" if self.is_endless else f"horizon {self.horizon_us * 1e-6:g} s"
-        )
+        until = "until the next row" if self.is_endless else f"horizon {self.horizon_us * 1e-6:g} s"
         return f"model {told}; {until}{door}{assumed}"
 
 

@@ -109,7 +109,9 @@ class _Reader:
         call = tree.left.unnest()
         (of,) = call.expressions if len(call.expressions) == 1 else (None,)
         if not isinstance(of, exp.Column) or of.name.lower() != self._name.lower():
-            message = f"the rate of {self._name!r} is written d({self._name}) = …, got {_said(call)}"
+            message = (
+                f"the rate of {self._name!r} is written d({self._name}) = …, got {_said(call)}"
+            )
             raise self._refused(QueryError, message, call)
         program = self._program(tree.right)
         begins = exp.column(exp.to_identifier(self._name, quoted=True)).sql(SparkText)
@@ -229,9 +231,7 @@ class _Pieces:
 
     def take(self, which: Indices | Mask) -> _Pieces:
         """Return some of the pieces."""
-        return _Pieces(
-            self.rows[which], self.since[which], self.length[which], self.coefs[which]
-        )
+        return _Pieces(self.rows[which], self.since[which], self.length[which], self.coefs[which])
 
     def at(self, pieces: Indices, micros: Ints) -> Floats:
         """Return values of pieces, ``micros`` after their rows, ``[n, attributes]``."""
@@ -300,9 +300,7 @@ def solved(
         name: np.full(len(taken), bounds[name]) if name in rates else each
         for name, each in taken.errors.items()
     }
-    made = replace(
-        taken, origin=lo, lo=lo, hi=lo + pieces.length, coefs=coefs, errors=errors
-    )
+    made = replace(taken, origin=lo, lo=lo, hi=lo + pieces.length, coefs=coefs, errors=errors)
     return made, reached < system.span
 
 

@@ -108,8 +108,12 @@ class Stored:
             return
         at = order[wrong[0]]
         entity = given.entities.slice(int(segments.keys[at]), 1).to_pylist()[:1]
-        keys = {name: each for name, each in (entity or [{}])[0].items() if not name.startswith("__")}
-        begin, end = (np.datetime64(int(each), "us") for each in (segments.lo[at], before[wrong[0]]))
+        keys = {
+            name: each for name, each in (entity or [{}])[0].items() if not name.startswith("__")
+        }
+        begin, end = (
+            np.datetime64(int(each), "us") for each in (segments.lo[at], before[wrong[0]])
+        )
         msg = (
             f"segments of a stream overlap: of {keys or 'the one entity'} one begins at {begin}, and "
             f"an earlier one goes to {end}; a stream has each stretch of time once, as "

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from eddyline.errors import EddylineError, NotSupportedError, QueryError
+from eddyline.errors import EddylineError, QueryError
 from eddyline.models.fitting.declared import read_equations
 from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, layout_of
 from eddyline.models.segments import FLAGS, TOMB
@@ -132,7 +132,11 @@ class _Reader:
                 refuse(message, self._text, start, name=name)
         node = query.node
         wanted = {each.lower() for each in keys_of(node)}
-        read = {column.name.lower() for text in query.projections for column in column_nodes(parse_output(text))}
+        read = {
+            column.name.lower()
+            for text in query.projections
+            for column in column_nodes(parse_output(text))
+        }
         if lacking := sorted(wanted - read):
             message = (
                 "a row of early results replaces the one of the same keys, so the query selects all "
@@ -143,9 +147,7 @@ class _Reader:
         if query.having:
             tomb = f"{TOMB} OR NOT coalesce({tomb}, false) AS {TOMB}"
         more = [VERSION, *([tomb] if TOMB not in shown else []), VALIDATED]
-        return replace(
-            query, projections=(*query.projections, *more), having=(), early_at=start
-        )
+        return replace(query, projections=(*query.projections, *more), having=(), early_at=start)
 
     def _query(self, statement: Statement, scope: Scope, outputs: Outputs) -> ModelQuery:
         """Return the query of final results."""

@@ -224,7 +224,9 @@ class ModelParser(WindowParser):
         is_rate = _begins_rate(self._prev, self._curr)
         if is_rate:
             self._advance()
-            name = self._name("d( … ) needs the attribute whose rate it is, such as d(x) = a - b * x")
+            name = self._name(
+                "d( … ) needs the attribute whose rate it is, such as d(x) = a - b * x"
+            )
         if self._match(TokenType.DOT):
             qualifier, name = name, self._name("MODEL needs an attribute behind the point")
         if is_rate and not (self._match(TokenType.R_PAREN) and self._curr

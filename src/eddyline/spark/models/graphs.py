@@ -361,8 +361,6 @@ def _with_bounds(
 
 
 _PREFIXES = (COEF, ERR)
-SPLITS = ("equal", "gradient")
-"""How an error is shared by what a value is computed of."""
 
 
 def check_attribute(name: str, keys: Sequence[str]) -> None:
@@ -474,17 +472,6 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
             )
             raise OptionError(msg, names=names)
     return names[0], names[1]
-
-
-def read_split(given: str) -> bool:
-    """Return whether shares of an error are by how fast inputs change.
-
-    Raises:
-        OptionError: it is no way to share.
-    """
-    if given not in SPLITS:
-        raise OptionError(unknown("split", str(given), SPLITS), split=given)
-    return given == "gradient"
 
 
 def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:

@@ -319,9 +319,7 @@ def _solving(
     return over_tables(lambda tables: graph.solved(tables, node, layouts), keys, read)
 
 
-def rows_to_fit(
-    rows: DataFrame, how: Maker, *more: str, instant: str | None = None
-) -> DataFrame:
+def rows_to_fit(rows: DataFrame, how: Maker, *more: str, instant: str | None = None) -> DataFrame:
     """Return the columns that are read of rows, and others as SQL.
 
     Rows without an instant are in no segment. ``instant`` is a column that has it where the time

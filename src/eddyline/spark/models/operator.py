@@ -182,7 +182,9 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
     def unbounded(self) -> tuple[UnboundedState, ...]:  # type: ignore[override]
         """What is kept for ever: models without a horizon hold back what is joined with them."""
         inputs = zip(self.step.inputs, self.step.plan.inputs, strict=True)
-        names = [n for n, each in inputs if isinstance(each.maker, Declared) and each.maker.is_endless]
+        names = [
+            n for n, each in inputs if isinstance(each.maker, Declared) and each.maker.is_endless
+        ]
         return tuple(
             UnboundedState(
                 f"models of {name!r} have no horizon: of an entity without another row the last row "
