@@ -254,7 +254,7 @@ def test_what_rests_has_the_least_share():
 
 def test_a_split_is_a_name_a_function_or_one_of_a_package_and_its_shares_are_checked():
     assert read_split("gradient") is GRADIENT
-    with pytest.raises(OptionError, match="unknown split 'equl'.*did you mean 'equal'"):
+    with pytest.raises(OptionError, match=r"unknown split 'equl'.*did you mean 'equal'"):
         read_split("equl")
 
     def first(parts):

@@ -1,4 +1,4 @@
-"""Attributes that are declared by their rate: segments against closed forms, and what is refused."""
+"""Attributes that are declared by their rate: segments against closed forms, and errors."""
 
 import numpy as np
 import pyarrow as pa

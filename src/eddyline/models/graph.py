@@ -587,8 +587,8 @@ class _Inverter:
         found = self._values.get(at, {}).get(name)
         if found is None and self._split.needs_pace:
             msg = (
-                f"split={self._split.name!r} gives {name!r} a share by how fast it moves, which is not known "
-                "here; take split='equal'"
+                f"split={self._split.name!r} gives {name!r} a share by how fast it moves, which is "
+                "not known here; take split='equal'"
             )
             raise OptionError(msg, attribute=name, **{NEEDS: name})
         return math.nan if found is None else found.pace

@@ -201,23 +201,22 @@ def test_a_table_join_gives_at_ticks_what_sql_gives(batch, tables):
         if each.time.timestamp() == int(each.time.timestamp())
         and each.time.timestamp() < FIRST_S + LAST_S
     )
-    ships = tables["s"].append_column("second", pa.array(_seconds(tables["s"])))
-    wanted = duckdb.sql(f"""
+    connection = duckdb.connect()
+    seconds = tables["s"].column("ts").cast(pa.int64()).to_numpy() // SECOND - FIRST_S
+    connection.register("ships", tables["s"].append_column("second", pa.array(seconds)))
+    connection.register("ports", PORTS)
+    wanted = connection.sql(f"""
         WITH kept AS (SELECT * FROM ships WHERE flag = 'odd'),
         pieces AS (
             SELECT *, least(second + 9, coalesce(lead(second) OVER (PARTITION BY ship
                    ORDER BY second), second + 9)) AS until FROM kept),
         ticks AS (SELECT range AS tick FROM range({LAST_S}))
         SELECT ship, port, tick, round(x + v * (tick - second) - most, 6) AS over
-        FROM pieces JOIN ticks ON tick >= second AND tick < until JOIN PORTS ON id = ship
+        FROM pieces JOIN ticks ON tick >= second AND tick < until JOIN ports ON id = ship
         WHERE x + v * (tick - second) > most AND open
     """).fetchall()
     assert len(wanted) > 50
     assert found == sorted(wanted)
-
-
-def _seconds(table):
-    return table.column("ts").cast(pa.int64()).to_numpy() // SECOND - FIRST_S
 
 
 @pytest.mark.large

@@ -243,7 +243,7 @@ def test_segments_of_a_stream_in_sql_and_what_is_wrong_with_them(spark, folder, 
     text = "SELECT ship, x FROM kept MODEL SEGMENTS WHERE ship > 0 AND x > 0 CHANGES"
     query = engine.query(text, name="asked")
     assert query.streams == ("kept",)
-    with pytest.raises(QueryError, match="ordered by lo.*time='lo'"):
+    with pytest.raises(QueryError, match=r"ordered by lo.*time='lo'"):
         engine.query(text.replace("kept", "untimed"))
     early = stream.selectExpr("*", "1L AS version", "true AS validated")
     with pytest.raises(NotSupportedError, match="segments of a stream are final"):
@@ -256,7 +256,7 @@ def test_segments_of_a_stream_in_sql_and_what_is_wrong_with_them(spark, folder, 
     run = el.models.read(stream, lateness="0 seconds").changes().start(
         "memory", checkpoint=str(tmp_path / "checkpoint"), trigger="available_now"
     )  # fmt: skip
-    with pytest.raises(Exception, match="segments of a stream overlap: of {'ship'"):
+    with pytest.raises(Exception, match=r"segments of a stream overlap: of \{'ship'"):
         run.await_termination()
 
 

@@ -115,8 +115,8 @@ class Stored:
             np.datetime64(int(each), "us") for each in (segments.lo[at], before[wrong[0]])
         )
         msg = (
-            f"segments of a stream overlap: of {keys or 'the one entity'} one begins at {begin}, and "
-            f"an earlier one goes to {end}; a stream has each stretch of time once, as "
+            f"segments of a stream overlap: of {keys or 'the one entity'} one begins at {begin}, "
+            f"and an earlier one goes to {end}; a stream has each stretch of time once, as "
             "results='final' gives it"
         )
         raise ModelError(msg)

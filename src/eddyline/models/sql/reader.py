@@ -139,8 +139,8 @@ class _Reader:
         }
         if lacking := sorted(wanted - read):
             message = (
-                "a row of early results replaces the one of the same keys, so the query selects all "
-                f"of them; missing: {', '.join(lacking)}"
+                "a row of early results replaces the one of the same keys, so the query selects "
+                f"all of them; missing: {', '.join(lacking)}"
             )
             refuse(message, self._text, start)
         tomb = TOMB if not query.having else " AND ".join(f"({each})" for each in query.having)
@@ -741,7 +741,7 @@ class _Tables:
         self, statement: Statement, calls: Calls, scope: Scope, tables: Sequence[Side]
     ) -> None:
         self._statement, self._calls = statement, calls
-        self._made, self._side = scope.node, scope.sides[0]
+        self._side = scope.sides[0]
         self._tables = tables
         self._scope = replace(scope, sides=(self._side, *tables))
         self._asked: dict[str, list[str]] = {each.name: [] for each in tables}
@@ -758,25 +758,25 @@ class _Tables:
         for word, part in conjuncts:
             mentions = scope.mentions(part.tree, word)
             kinds = {each.kind for each in mentions}
-            tables = [each for each in mentions if each.side.is_table]
+            of_tables = [each for each in mentions if each.side.is_table]
             if kinds & {"attribute", "position"}:
                 check_no_function(self._calls, scope, part)
                 if not kinds <= {"attribute", "position", "key"}:
                     refuse_mixed(scope, part, word)
                 scope.condition(part, mentions)
                 solved.append((part, f"({scope.rewritten(part, mentions)})"))
-                for each in tables:
+                for each in of_tables:
                     self._named[each.side.name].add(each.column)
-            elif not tables:
+            elif not of_tables:
                 rows = of_rows(self._statement, rows, word, part)
             else:
                 self._add(part, mentions, word)
         self._add_columns()
         tables = tuple(map(self._joined, self._tables))
         keys = [key for each in tables for _, key in each.columns]
-        node: Node = replace(
-            rows.node, keys=(*rows.node.keys, *keys), tables=tables, name=self._side.name
-        )
+        made = rows.node
+        assert isinstance(made, Made)
+        node: Node = replace(made, keys=(*made.keys, *keys), tables=tables, name=self._side.name)
         if solved:
             texts = " AND ".join(text for _, text in solved)
             node = Call(node, "where", (texts,), start=solved[0][0].start)

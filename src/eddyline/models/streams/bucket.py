@@ -45,6 +45,7 @@ from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, ends_of, re
 from eddyline.models.segments import Layout, ids_together, keyed, micros_of
 from eddyline.models.streams.plan import (
     ANY,
+    MEMBER,
     MOST_ENTITIES,
     NEVER,
     BucketReport,
@@ -62,13 +63,13 @@ from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.data.arrays import Ints
     from eddyline.models.entities.kept import Files
     from eddyline.models.fitting.fit import Part
     from eddyline.models.planning.watching import Clock
-    from eddyline.models.streams.plan import StreamPlan
+    from eddyline.models.streams.plan import SharedPlan, StreamPlan
     from eddyline.state.manifest import StatePlace
 
 
@@ -132,13 +133,7 @@ class BucketBatch:
         index.open(self._looked_at(due))
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
         flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
-        segments: dict[int, Files] = {}
-        stages: dict[int, StageState] = {}
-        low = NEVER
-        if len(plan.stages) == 1:
-            found, (segments, low) = self._in_one(flows)
-        else:
-            found, stages = self._in_stages(flows)
+        found, kept = self._solved(flows)
         fit = self._fit_report(due, parts)
         work = Work(n_looked_at=len(index.codes))
         for at, part in enumerate(parts):
@@ -150,16 +145,14 @@ class BucketBatch:
             work += work_of_results(found, bounds_of_results(plan.node))
             with self._watch.paused():
                 yield found
-        wakes, entities = index.close(self._waits, low)
+        wakes, entities = index.close(self._waits, kept.get("low", NEVER))
         state = BucketState(
+            **kept,
             wakes=wakes,
             entities=entities,
-            segments=segments,
-            low=low,
             since=self.until,
             waiting={at: files for at, files in self._waiting.items() if files},
             rows={at: runs.files for at, runs in self._runs.items() if runs.files},
-            stages=stages,
             counts={at: counts for at, counts in self._counts.items() if counts != RowCounts()},
         )
         work += Work(ns=self._watch.spent())
@@ -277,6 +270,14 @@ class BucketBatch:
 
     # -- results --------------------------------------------------------------------------------
 
+    def _solved(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[str, Any]]:
+        """Return the results, and what is kept for later ones, as fields of ``BucketState``."""
+        if len(self.plan.stages) == 1:
+            found, (segments, low) = self._in_one(inputs)
+            return found, {"segments": segments, "low": low}
+        found, stages = self._in_stages(inputs, self.plan, self.state.stages)
+        return found, {"stages": stages}
+
     def _in_one(
         self, inputs: Sequence[Flow]
     ) -> tuple[pa.Table | None, tuple[dict[int, Files], int]]:
@@ -293,16 +294,18 @@ class BucketBatch:
         self._observed = stage.observed
         return found
 
-    def _in_stages(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, StageState]]:
+    def _in_stages(
+        self, inputs: Sequence[Flow], plan: StreamPlan, states_before: Mapping[int, StageState]
+    ) -> tuple[pa.Table | None, dict[int, StageState]]:
         """Return the results of a graph that is cut into stages, and what these keep."""
         flows, states = list(inputs), {}
         found: pa.Table | None = None
-        are_alike = alike(self.plan.stages, len(inputs))
-        for number, stage in enumerate(self.plan.stages):
+        are_alike = alike(plan.stages, len(inputs))
+        for number, stage in enumerate(plan.stages):
             own = [flows[each] for each in stage.inputs]
             if not are_alike[number]:
                 own = [each.as_one for each in own]
-            before = self.state.stages.get(number, StageState())
+            before = states_before.get(number, StageState())
             if stage.is_crossing:
                 crossing = CrossStage(stage, before, self._context)
                 with self._watch.on(stage.node):
@@ -313,7 +316,7 @@ class BucketBatch:
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
             index.open([*index.woken, *fresh])
             solved = EntityStage(stage, index, before, own, self._context)
-            if number < len(self.plan.stages) - 1:
+            if number < len(plan.stages) - 1:
                 flows.append(solved.flow())
             else:
                 found = self._results(solved)
@@ -340,6 +343,36 @@ def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
 
 def _size(table: pa.Table | None) -> int:
     return 0 if table is None else len(table)
+
+
+class SharedBatch(BucketBatch):
+    """The work of one bucket in one batch for several queries: segments are made once."""
+
+    plan: SharedPlan
+
+    def _solved(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[str, Any]]:
+        """Return the results of all queries, each in columns of its own, and what they keep."""
+        tables: list[pa.Table] = []
+        members: dict[str, dict[int, StageState]] = {}
+        for at, (name, plan) in enumerate(self.plan.plans.items()):
+            before = self.state.members.get(name, {})
+            found, members[name] = self._in_stages(inputs, plan, before)
+            if found is not None and len(found):
+                shown = found.select([each for each in found.column_names if not is_hidden(each)])
+                names = [self.plan.column(at, each) for each in shown.column_names]
+                place = pa.array(np.full(len(found), at, np.int32))
+                tables.append(shown.rename_columns(names).append_column(MEMBER, place))
+        both = pa.concat_tables(tables, promote_options="default") if tables else None
+        return both, {"members": members}
+
+    def _sketched(
+        self,
+        due: Sequence[pa.Table | None],
+        parts: Sequence[Part | None],
+        found: pa.Table | None,  # noqa: ARG002
+    ) -> Sketch:
+        """Return what is drawn of a few entities: the models, which all have in common."""
+        return super()._sketched(due, parts, None)
 
 
 # -- early results --------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ A clause behind a stream has one of these forms:
   the table of the rows that they stand for.
 
 A query ends with ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
-0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EARLY`` or ``EXACT``. Only words are read here; ``models/`` knows
-what they mean.
+0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EARLY`` or ``EXACT``. Only words are read
+here; ``models/`` knows what they mean.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, Stru
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import graph
 from eddyline.models.graph import SIDE
+from eddyline.models.fitting.stored import Stored
 from eddyline.models.revisions import BOUNDS, VALIDATED, VERSION
 from eddyline.models.segments import COEF, ERR, FLAGS, TIMES, TOMB, Layout, entity_blocks, gathered
 from eddyline.models.solving import earth
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Fit
-    from eddyline.models.fitting.stored import Stored
     from eddyline.models.steps import DifferentEntities
     from eddyline.spark.models.files import FileModelRows
 
@@ -133,6 +133,7 @@ class Source:
     def reading(self) -> FileModelRows | None:
         """Return what reads the files of the rows; None if Spark does."""
         assert self.maker is not None
+        assert not isinstance(self.maker, Stored)  # of streams alone
         return FitOfFiles(self.maker, self.lane, self.conditions).rows_to_read(self.every.df)
 
     @property
@@ -188,6 +189,7 @@ def as_modelled(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
+        assert not isinstance(how, Stored)  # of streams alone
         task, reading = _solving(node, [first.shape], how.tables), first.reading()
         if reading is not None:
             return segments_of_files(first.df.sparkSession, reading, task, schema)

@@ -187,8 +187,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         ]
         return tuple(
             UnboundedState(
-                f"models of {name!r} have no horizon: of an entity without another row the last row "
-                "is kept for ever, and with it all segments that it may still be joined with",
+                f"models of {name!r} have no horizon: of an entity without another row the last "
+                "one is kept for ever, and with it all segments that it may still be joined with",
                 "give HORIZON 10 MINUTES, or horizon='10 minutes' of models.declare",
             )
             for name in names

@@ -228,14 +228,14 @@ class _Planned:
         names: dict[str, str] = {}
         steps: list[Step] = []
         own: dict[str, Relation] = {}
-        for read, relation in query.relations.items():
+        for old, relation in query.relations.items():
             # What is asked of keys is a step that leaves rows out; these here are for analysis.
             made = mades.get(id(relation.df))
             assert made is not None or not relation.df.isStreaming
-            wanted = read if made is None else identifier(made.name)
-            names[read] = name = _not_in(names.values(), wanted)
-            inner: list[Step] = [ReadStep(read, name)]
-            reads: Mapping[str, Relation] = {read: relation}
+            wanted = old if made is None else identifier(made.name)
+            names[old] = name = _not_in(names.values(), wanted)
+            inner: list[Step] = [ReadStep(old, name)]
+            reads: Mapping[str, Relation] = {old: relation}
             if made is not None:
                 result = self._known.results.get(made.stream)
                 inner = [ReadStep(made.stream, name)]
@@ -291,8 +291,8 @@ class _Planned:
         result, predicates = self._known.results.get(made.stream), self._predicates(made)
         if result is not None and made.tables:
             message = (
-                f"{made.stream!r} has the results of a query; a table is joined to a stream itself, "
-                "before its rows are modelled: join it in that query"
+                f"{made.stream!r} has the results of a query; a table is joined to a stream "
+                "itself, before its rows are modelled: join it in that query"
             )
             raise self._at(NotSupportedError(message), made.tables[0].start)
         if self._is_stream(made.stream):
@@ -316,8 +316,8 @@ class _Planned:
         if made.read:
             return read(rows, results=results)
         if made.equations:
-            known = made.horizon_us is not None
-            horizon = timedelta(microseconds=made.horizon_us) if known else None
+            given = made.horizon_us
+            horizon = None if given is None else timedelta(microseconds=given)
             model = dict(made.equations)
             return declare(
                 rows,
