@@ -22,8 +22,8 @@ from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, Stru
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import graph
-from eddyline.models.graph import SIDE
 from eddyline.models.fitting.stored import Stored
+from eddyline.models.graph import SIDE
 from eddyline.models.revisions import BOUNDS, VALIDATED, VERSION
 from eddyline.models.segments import COEF, ERR, FLAGS, TIMES, TOMB, Layout, entity_blocks, gathered
 from eddyline.models.solving import earth
