@@ -441,6 +441,8 @@ def key_numbers(graph: Graph, text: str, names: Collection[str] | None = None) -
     if names is None:
         names = [each.name for each in column_nodes(parse_condition(text, "the expression"))]
     known = {each.lower() for each in names} - {each.lower() for each in graph.shape.attributes}
+    if known.isdisjoint(map(str.lower, graph.shape.keys)):
+        return ()
     found = [each for each in graph.key_fields if each.name.lower() in known]
     for each in found:
         if not isinstance(each.dataType, NumericType):
