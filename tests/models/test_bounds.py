@@ -14,19 +14,19 @@ from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models.fitting.bounds import (
-    LEAST_SHARE,
     Bound,
     FitOptions,
     assumed_in_words,
     common_range,
+    inverted_expression,
     n_outside,
     read_bounds,
     read_length,
     read_ranges,
-    shares_of,
     spread,
     weights_of,
 )
+from eddyline.models.fitting.splits import GRADIENT, LEAST_SHARE, Part, read_split
 from eddyline.models.solving import polynomials
 from eddyline.models.solving.expressions import Number, Range, Terms, terms_of
 from eddyline.models.solving.text import read_expression
@@ -228,6 +228,10 @@ def near(expression):
     return abs(expression.value)
 
 
+def shares_of(moves):
+    return GRADIENT.of({name: Part(name, 1.0, pace) for name, pace in moves.items()})
+
+
 def split(text, amount, reach=near, shares=None):
     return spread(read_expression(text, NAMES), amount, reach, shares)
 
@@ -246,6 +250,25 @@ def test_what_rests_has_the_least_share():
     assert [*found.values()] == pytest.approx(expected)
     assert shares_of({"x": 0.0, "y": 0.0}) == {"x": 0.5, "y": 0.5}
     assert shares_of({"x": np.nan, "y": 1.0}) == {"x": 0.5, "y": 0.5}
+
+
+def test_a_split_is_a_name_a_function_or_one_of_a_package_and_its_shares_are_checked():
+    assert read_split("gradient") is GRADIENT
+    with pytest.raises(OptionError, match=r"unknown split 'equl'.*did you mean 'equal'"):
+        read_split("equl")
+
+    def first(parts):
+        return [0.75, *[0.25 / (len(parts) - 1)] * (len(parts) - 1)]
+
+    expression, known = read_expression("x - 2 * y", NAMES), {}
+    found = inverted_expression(expression, "z", Bound(0.4), known, split=read_split(first))
+    assert {name: each.value for name, each in found.items()} == pytest.approx(
+        {"x": 0.3, "y": 0.05}, abs=1e-9
+    )
+    for given_ in ([1.0, 0.5], [1.0], [0.0, 1.0], ["a", "b"], [np.nan, 0.5]):
+        wrong = read_split(lambda _, shares=given_: shares)
+        with pytest.raises(OptionError, match="share above 0, together 1 at most; for x, y"):
+            inverted_expression(expression, "z", Bound(0.4), known, split=wrong)
 
 
 def test_t23_the_inputs_that_caused_an_output_make_its_inverse_unique():

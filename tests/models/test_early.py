@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.errors import NotSupportedError
 from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.revisions import BOUNDS, REVISIONS, VALIDATED, VERSION, latest, living
 from eddyline.models.segments import TOMB, keyed
-from eddyline.models.steps import Envelope, Project
-from eddyline.models.streams.bucket import EarlyBatch, check_early
+from eddyline.models.streams.bucket import EarlyBatch, check_early, early_batch
 from eddyline.models.streams.plan import StreamInput, StreamPlan
 from tests.examples import examples
 from tests.models.batches import (
@@ -39,6 +37,7 @@ from tests.models.batches import (
     together_at_once,
     where,
 )
+from tests.models.test_crossings import NODES as CROSSED
 
 
 def cut(rows, times, cuts, lateness, rng):
@@ -56,17 +55,20 @@ def micros(table, name):
 class Told:
     """The newest word on each entity and instant at which a result begins, as a reader has it."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, keys=("k",)):
         self.begin, self.end = BOUNDS[kind]
-        self.kind, self.newest = kind, {}
+        self.kind, self.keys, self.newest = kind, keys, {}
+
+    def of(self, row):
+        return (*(row[key] for key in self.keys), row[self.begin])
 
     def take(self, table):
         """Take the rows of a batch, of which none says the same result twice."""
         rows = table.drop_columns([CODE]).to_pylist()
-        seen = {(row["k"], row[self.begin]) for row in rows}
+        seen = {*map(self.of, rows)}
         assert len(seen) == len(rows)
         assert all(row.pop(VERSION) == self.version for row in rows)
-        self.newest |= {(row["k"], row[self.begin]): row for row in rows}
+        self.newest |= {self.of(row): row for row in rows}
 
     @property
     def view(self):
@@ -98,7 +100,7 @@ def batches_of(batches, plan, lateness):
                     latest[at] = max(latest[at], micros(each, "ts").max())
             until = 2**62 if number == len(batches) else int(latest.min()) - lateness
             given_ = [each if each is not None and len(each) else None for each in rows]
-            told = early.run(until, given_, EarlyBatch, version=number)
+            told = early.run(until, given_, early_batch(plan), version=number)
             yield until, told, final.run(until, given_)
 
 
@@ -262,8 +264,33 @@ def exact(*tables):
     return sorted(repr(row) for each in tables for row in each.to_pylist())
 
 
-def test_what_is_of_several_entities_is_not_given_early():
-    inputs, node = (StreamInput(FIT, SHAPE),), of(Envelope((), True), of(Project.onto("x")))
-    check_early(StreamPlan(inputs, node))
-    with pytest.raises(NotSupportedError, match="entities by themselves"):
-        check_early(StreamPlan(inputs, node, is_early=True))
+@pytest.mark.large
+@examples(25, few=4)
+@pytest.mark.parametrize("name", CROSSED)
+@given(
+    maker=st.sampled_from([*MAKERS]),
+    seed=st.integers(0, 2**32),
+    n=st.integers(1, 60),
+    cuts=st.lists(st.floats(0, 1), max_size=4),
+    lateness=st.sampled_from([0, 3 * SECOND]),
+)
+def test_pairs_and_values_over_entities_are_given_early_too(name, maker, seed, n, cuts, lateness):
+    maker, node = MAKERS[maker], CROSSED[name]
+    rows = rows_of(seed, n)
+    table = table_of(rows, maker)
+    plan = StreamPlan((StreamInput(maker, SHAPE),), node, is_early=True)
+    check_early(plan)
+    parts = cut(coded(table), rows[1], cuts, lateness, np.random.default_rng(seed + 1))
+    told, settled = Told(node.shape.kind, node.shape.keys), []
+    (like,) = at_once(table, maker, node)
+    batches = batches_of([[each] for each in parts], plan, lateness)
+    for number, (until, found, final) in enumerate(batches):
+        told.version = number
+        for each in found:
+            told.take(each)
+        settled += [each.drop_columns([CODE]) for each in final]
+        so_far = pa.concat_tables(parts[: number + 1]).drop_columns([CODE])
+        wanted = at_once(so_far, maker, node) if len(so_far) else [like.slice(0, 0)]
+        assert shown([view_table(told.view, like)]) == shown(wanted)
+        assert all(row[VALIDATED] == (micro(row[told.end]) <= until) for row in told.view)
+    assert exact(view_table(told.view, like)) == exact(*settled)

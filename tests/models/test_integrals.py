@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError, OptionError
 from eddyline.models.fitting.bounds import NEEDS, Bound
+from eddyline.models.fitting.splits import EQUAL
 from eddyline.models.segments import Keyed, Layout, keyed, table_of
 from eddyline.models.solving.expressions import Range, projected
 from eddyline.models.solving.joins import joined
@@ -584,7 +585,7 @@ def test_how_near_entities_have_to_be():
     average, whole = Total((), True), Total((), False)
 
     def back(step, bound, known):
-        return step.back({"x": bound}, known, by_pace=False)
+        return step.back({"x": bound}, known, split=EQUAL)
 
     assert back(average, near, {}) == {"x": near}
     assert back(average, share, positive) == back(whole, share, positive) == {"x": share}

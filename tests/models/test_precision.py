@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from eddyline.errors import OptionError
 from eddyline.models import graph
 from eddyline.models.fitting.bounds import NEEDS, Bound, read_bounds
+from eddyline.models.fitting.splits import EQUAL, GRADIENT
 from eddyline.models.graph import Input, OtherEntities, SameEntity, Unary, inverted, reads, required
 from eddyline.models.segments import Keyed, in_seconds, plain
 from eddyline.models.solving import polynomials
@@ -76,11 +77,11 @@ def numbers(found):
 
 def test_t21_equal_splits_and_the_kernel():
     within = read_bounds({"diff": 0.5})
-    steps = macd().step.back(within, {}, by_pace=False)
+    steps = macd().step.back(within, {}, split=EQUAL)
     assert {name: each.value for name, each in steps.items()} == pytest.approx(
         {"S_ap": 0.25, "L_ap": 0.25}, abs=1e-9
     )
-    assert average(PRICE, SECOND).step.back({"ap": Bound(0.25)}, {}, by_pace=False) == {
+    assert average(PRICE, SECOND).step.back({"ap": Bound(0.25)}, {}, split=EQUAL) == {
         "ap": Bound(0.25)
     }
     whole = inverted(macd(), within)
@@ -100,15 +101,15 @@ def test_t22_gradient_splits_are_by_absolute_slopes():
     for other in (1.0, -1.0):
         known = {0: {"x": Range(0, 9, 3.0), "y": Range(-9, 9, abs(other))}}
         plan = mapped(Input(0, Shape((), ("x", "y"))), o="x + y", p="x * y + x")
-        found = inverted(plan, {"o": Bound(0.4)}, known, by_pace=True)
+        found = inverted(plan, {"o": Bound(0.4)}, known, split=GRADIENT)
         assert numbers(found) == pytest.approx({"x": 0.3, "y": 0.1})
         weighted = mapped(Input(0, Shape((), ("x", "y"))), o="x + 3 * y")
-        found = inverted(weighted, {"o": Bound(0.4)}, known, by_pace=True)
+        found = inverted(weighted, {"o": Bound(0.4)}, known, split=GRADIENT)
         assert numbers(found) == pytest.approx({"x": 0.2, "y": 0.2 / 3})
-        curved = inverted(plan, {"p": Bound(0.4)}, known, by_pace=True)
+        curved = inverted(plan, {"p": Bound(0.4)}, known, split=GRADIENT)
         assert numbers(curved)["x"] > numbers(inverted(plan, {"p": Bound(0.4)}, known))["x"]
     with pytest.raises(OptionError, match="how fast it moves, which is not known") as caught:
-        inverted(plan, {"o": Bound(0.4)}, by_pace=True)
+        inverted(plan, {"o": Bound(0.4)}, split=GRADIENT)
     assert caught.value.facts[NEEDS] == "x"
 
 
@@ -362,12 +363,12 @@ def covers(values, now):
     other=drawn(("z",), keys=2, most=3, degree=1, start=EPOCH),
     bound=BOUNDS,
     name=st.sampled_from([*PLANS]),
-    by_pace=st.booleans(),
+    split=st.sampled_from([EQUAL, GRADIENT]),
     seed=st.integers(0, 2**32),
     shift=st.sampled_from([0.0, 60.0]),
 )
 def test_outputs_of_inputs_within_their_bounds_are_within_theirs(
-    one, other, bound, name, by_pace, seed, shift
+    one, other, bound, name, split, seed, shift
 ):
     one.coefs["x"][:, 0] += shift
     plan, rng = PLANS[name], np.random.default_rng(seed)
@@ -380,7 +381,7 @@ def test_outputs_of_inputs_within_their_bounds_are_within_theirs(
         }
         for at, table in enumerate(rows)
     }
-    node = Unary(Within(dict.fromkeys(plan.shape.attributes, bound), by_pace), plan)
+    node = Unary(Within(dict.fromkeys(plan.shape.attributes, bound), split), plan)
     try:
         found = required(node, values)
     except OptionError:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from eddyline.errors import NotSupportedError, QueryError
+from eddyline.errors import QueryError
 from eddyline.models.solving.text import split_condition
 from eddyline.models.streams.plan import ModelStep
 from eddyline.query.rules.rule import Rule, chosen
@@ -292,14 +292,6 @@ class AlarmStep(ModelStep):
     """
 
     alarms: AlarmSet = field(kw_only=True, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.plan.is_early:
-            msg = (
-                "alarms are told once they are final, so that what a set asks may change while it "
-                "runs; leave out results='early', or ask segments.where(…).changes()"
-            )
-            raise NotSupportedError(msg)
 
     def __str__(self) -> str:
         return f"{super(AlarmStep, self).__str__()}; alarms {self.alarms.name}"

@@ -16,6 +16,7 @@ products depend on how large their factors are.
 
 from __future__ import annotations
 
+import math
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -31,9 +32,9 @@ from eddyline.models.fitting.bounds import (
     Bound,
     gains,
     gains_of_side,
-    shares_of,
     tighter,
 )
+from eddyline.models.fitting.splits import EQUAL, Part, Split
 from eddyline.models.segments import Keyed, Layout, entity_ids, keyed, micros_of, plain, unified
 from eddyline.models.solving import expressions, joins
 from eddyline.models.solving.joins import UNTOLD, Asking
@@ -505,27 +506,27 @@ def required(node: Node, values: Values | None = None) -> Precision:
         for name, bound in part.step.bounds.items():
             known: Values = {}
             try:
-                each = inverted(part.of, {name: bound}, by_pace=part.step.by_pace)
+                each = inverted(part.of, {name: bound}, split=part.step.split)
                 certain.add(name)
             except OptionError as error:
                 if NEEDS not in error.facts or not given:
                     raise
                 known = given
-                each = inverted(part.of, {name: bound}, known, by_pace=part.step.by_pace)
+                each = inverted(part.of, {name: bound}, known, split=part.step.split)
             _keep(found, each, given)
         any_values[id(part.step)] = frozenset(certain)
     return Precision(_by_input(found), reads(node), any_values)
 
 
 def inverted(
-    node: Node, within: Bounds, values: Values | None = None, *, by_pace: bool = False
+    node: Node, within: Bounds, values: Values | None = None, *, split: Split = EQUAL
 ) -> dict[tuple[int, str], Bound]:
     """Return how near inputs have to be, so that outputs are within their bounds.
 
-    ``by_pace`` says whether shares of an error are as inputs move, and not equal. Other arguments
+    ``split`` says how inputs share an error. Other arguments
     and errors as of ``required``.
     """
-    inverter = _Inverter(values or {}, by_pace=by_pace)
+    inverter = _Inverter(values or {}, split=split)
     found: Found = {}
     for name, bound in within.items():
         _keep(found, inverter.output(node, name, bound), values or {})
@@ -563,9 +564,9 @@ def _of_sides(node: SameEntity | OtherEntities, wanted: set[str]) -> tuple[set[s
 class _Inverter:
     """Takes bounds of outputs back to inputs, for values in some ranges."""
 
-    def __init__(self, values: Values, *, by_pace: bool) -> None:
+    def __init__(self, values: Values, *, split: Split) -> None:
         self._values = values
-        self._by_pace = by_pace
+        self._split = split
 
     def output(self, node: Node, name: str, bound: Bound) -> Found:
         """Return bounds of inputs for that of an output: by its kernel if it has one."""
@@ -576,24 +577,21 @@ class _Inverter:
         """Return the bounds of the inputs of a weighted integral."""
         gain_of = {key: gain for key, gain in gains(kernel).items() if gain > 0}
         shrunk = SHRUNK if any(gain != 1 for gain in gain_of.values()) else 1.0
-        shares = dict.fromkeys(gain_of, 1 / max(len(gain_of), 1))
-        if self._by_pace and gain_of:
-            shares = shares_of(
-                {key: gain * self._known(*key).pace for key, gain in gain_of.items()}
-            )
+        parts = {key: Part(key[1], gain, self._pace_of(*key)) for key, gain in gain_of.items()}
+        shares = self._split.of(parts) if parts else {}
         return {
             key: Bound(bound.value * shares[key] / gain * shrunk) for key, gain in gain_of.items()
         }
 
-    def _known(self, at: int, name: str) -> Range:
+    def _pace_of(self, at: int, name: str) -> float:
         found = self._values.get(at, {}).get(name)
-        if found is None:
+        if found is None and self._split.needs_pace:
             msg = (
-                f"split='gradient' gives {name!r} a share by how fast it moves, which is not known "
-                "here; take split='equal'"
+                f"split={self._split.name!r} gives {name!r} a share by how fast it moves, which is "
+                "not known here; take split='equal'"
             )
             raise OptionError(msg, attribute=name, **{NEEDS: name})
-        return found
+        return math.nan if found is None else found.pace
 
     def _ranges(self, node: Node) -> Ranges:
         """Return the ranges of a part's attributes, as far as they are known."""
@@ -634,7 +632,7 @@ class _Inverter:
             case Input(at):
                 found = {(at, name): bound for name, bound in within.items()}
             case Unary(step, of):
-                within_below = step.back(within, self._ranges(of), by_pace=self._by_pace)
+                within_below = step.back(within, self._ranges(of), split=self._split)
                 found = self._back(of, within_below)
             case SameEntity() | OtherEntities():
                 sides = sides_of(node)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.errors import ModelError, OptionError
 from eddyline.models.fitting.bounds import (
@@ -41,6 +42,7 @@ from eddyline.models.fitting.bounds import (
     tightest,
     weights_of,
 )
+from eddyline.models.fitting.splits import EQUAL, Split
 from eddyline.models.segments import (
     ERR,
     MICROS,
@@ -67,7 +69,7 @@ from eddyline.models.windows import extrema, integrals
 from eddyline.models.windows.integrals import average_distances
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from eddyline.data.arrays import Ints
     from eddyline.models.fitting.bounds import Bounds, Kernel
@@ -175,18 +177,39 @@ class Step:
         """Return how much of inputs is in the output by how much is in the input."""
         return below
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return how near the input has to be for the output to be within bounds.
 
         Args:
             within: the bounds of some attributes of the output.
             below: the ranges of the input, as far as they are known.
-            by_pace: whether shares of an error are as attributes move, and not equal.
+            split: how attributes share an error.
 
         Raises:
             OptionError: no bounds of the input are enough, with what is missing.
         """
         return within
+
+
+def with_keys(given: Keyed, keys: Sequence[str]) -> Segments:
+    """Return segments that also have keys, which are numbers, as attributes.
+
+    They are constant for an entity. One that is NULL is NaN, with which no comparison is true.
+    """
+    segments = given.segments
+    if not keys:
+        return segments
+    values = {
+        key: pc.cast(given.entities.column(key), pa.float64(), safe=False)
+        .combine_chunks()
+        .to_numpy(zero_copy_only=False)[segments.keys]
+        for key in keys
+    }
+    coefs = {name: each[:, None] for name, each in values.items()}
+    errors = {name: np.zeros(len(segments)) for name in values}
+    return replace(
+        segments, coefs={**segments.coefs, **coefs}, errors={**segments.errors, **errors}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,15 +219,17 @@ class Where(Step):
     condition: Condition
     text: str = field(repr=False)
     """As its author wrote it: exact answers are asked of SQL by it."""
+    keys: tuple[str, ...] = ()
+    """Keys that it compares with attributes."""
 
     def run(self, given: Keyed) -> Keyed:
         """Return the segments on these ranges."""
-        found = solutions(given.segments, self.condition)
+        found = solutions(with_keys(given, self.keys), self.condition)
         return Keyed(found.of(given.segments), given.entities)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what is wanted, and what is compared."""
-        return wanted | expressions.attributes(self.condition)
+        return wanted | (expressions.attributes(self.condition) - {*self.keys})
 
     def __str__(self) -> str:
         return f"where {' '.join(self.text.split())}"
@@ -215,8 +240,8 @@ class Within(Step):
     """How near attributes have to be: inputs are fitted so that they are (``graph.required``)."""
 
     bounds: Mapping[str, Bound]
-    by_pace: bool = False
-    """Whether inputs have shares of an error as they move, and not equal ones."""
+    split: Split = EQUAL
+    """How inputs share an error."""
     any_values: frozenset[str] | None = None
     """The attributes whose bound holds whatever values are; None before inputs have theirs."""
     ranges_said: Mapping[str, Range] = field(default_factory=dict)
@@ -236,7 +261,7 @@ class Within(Step):
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} within {bound}" for name, bound in self.bounds.items())
-        return f"{told}, shared by gradient" if self.by_pace else told
+        return told if self.split.name == EQUAL.name else f"{told}, shared by {self.split}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +270,8 @@ class Project(Step):
 
     columns: Mapping[str, Expression]
     texts: Mapping[str, str]
+    keys: tuple[str, ...] = ()
+    """Keys that stand in expressions."""
 
     @classmethod
     def onto(cls, *attributes: str) -> Project:
@@ -257,11 +284,12 @@ class Project(Step):
 
     def run(self, given: Keyed) -> Keyed:
         """Return segments with these attributes."""
-        return _in_range(Keyed(projected(given.segments, self.columns), given.entities), self)
+        found = projected(with_keys(given, self.keys), self.columns)
+        return _in_range(Keyed(found, given.entities), self)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what the expressions read."""
-        return {name for each in wanted for name in names_in(self.columns[each])}
+        return {name for each in wanted for name in names_in(self.columns[each])} - {*self.keys}
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return the ranges of expressions."""
@@ -277,13 +305,13 @@ class Project(Step):
             if each is not None and set(each) <= set(below)
         }
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:
         """Return the least bounds that expressions leave to what they read."""
         found: dict[str, Bound] = {}
         for name, bound in within.items():
-            read = inverted_expression(self.columns[name], name, bound, below, by_pace=by_pace)
+            read = inverted_expression(self.columns[name], name, bound, below, split=split)
             found = tightest(found, read, below)
-        return found
+        return {name: each for name, each in found.items() if name not in self.keys}
 
     def __str__(self) -> str:
         told = (text if text == name else f"{text} AS {name}" for name, text in self.texts.items())
@@ -396,7 +424,7 @@ class Integral(Step):
             for name, each in below.items()
         }
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds of an average, and those of a sum by seconds."""
         above = self.ranges(below)
         return {
@@ -432,7 +460,7 @@ class _Extreme(Step):
         """Return none."""
         return {}
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds: an extreme moves no more than what moves most."""
         return {name: inverted_extreme(name, each, below) for name, each in within.items()}
 
@@ -570,7 +598,7 @@ class Total(OverEntities):
         """Return none."""
         return {}
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds of an average, and the same shares of a sum."""
         if self.is_average:
             return {
@@ -632,7 +660,7 @@ class AverageDistance(Step):
         """Return none."""
         return {}
 
-    def back(self, within: Bounds, below: Ranges, *, by_pace: bool) -> Bounds:  # noqa: ARG002
+    def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return an equal share for each coordinate."""
         if "distance" not in within:
             return {}

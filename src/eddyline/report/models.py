@@ -170,6 +170,14 @@ def _facts(view: ModelView) -> list[tuple[str, str]]:
                 "range; if these are many, check the order and the unit of the columns of track",
             )
         )
+    if total.n_cut:
+        facts.append(
+            (
+                "cut",
+                f"{count(total.n_cut)} models whose rate has no solution within its bound up to "
+                "their end: it explodes, or has no value; they say nothing from there on",
+            )
+        )
     if total.n_without or total.n_conflicts:
         facts.append(
             (
@@ -207,6 +215,9 @@ def _reasons(view: ModelView) -> Iterator[str]:
             continue
         of = f" of {clipped(each.stream, 40)}" if len(view.waiting) > 1 else ""
         wait = span(each.wait_us)
+        if each.is_endless:
+            yield f"A model{of} is final at the next row of its entity: it has no horizon."
+            continue
         if not each.is_fitted:
             yield (
                 f"A model{of} is final at the next row of its entity, or after {wait} (horizon)."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import PlanError
-from eddyline.models.streams.plan import ModelStep
+from eddyline.models.streams.plan import ModelStep, SharedModelStep
 from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
@@ -33,6 +33,7 @@ from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.models.operator import ModelOperator
+from eddyline.spark.models.shared import SharedModelOperator
 from eddyline.spark.operator import LaidOut, Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.operator import RuleFilter, RuleOperator
@@ -72,6 +73,7 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
     ModelStep: ModelOperator.of,
+    SharedModelStep: SharedModelOperator.of,
     AlarmStep: AlarmOperator.of,
 }
 """By the kind of step: makes its operator over the rows of a site."""

@@ -38,7 +38,7 @@ keeps it: those that it drops tell the time all the same."""
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the parts of a union: a stream, filtered and projected by Spark."""
+    """One of several inputs: a stream or table, filtered and projected by Spark."""
 
     stream: str
     relation: Relation
@@ -136,7 +136,7 @@ class UnionOperator(_Union):
             QueryError: parts that do not fit each other.
         """
         makers = [made_by(site.before, len(site.before), each) for each in step.inputs]
-        parts = [_part(each, site) for each in makers]
+        parts = [part_of(each, site) for each in makers]
         plain = [each for each in parts if each is not None]
         return cls(plain, site) if len(plain) == len(parts) else MadeUnion(step, makers, site)
 
@@ -244,7 +244,7 @@ def _united(
         raise refused(f"query {query!r}", error, query=query) from error
 
 
-def _part(steps: Sequence[Step], site: Site) -> Part | None:
+def part_of(steps: Sequence[Step], site: Site) -> Part | None:
     """Return a part that Spark filters and projects; None if it takes more than that."""
     first, *own = steps
     assert isinstance(first, ReadStep)

@@ -144,6 +144,11 @@ def _calls(node):
         model = [*(f"{a} = {b}" for a, b in node.equations), *(f"{a} {b}" for a, b in node.bounds)]
         rows = "".join(f" where {each.text}" for each in node.predicates)
         keys = f" by {', '.join(node.keys)}" if node.keys else ""
+        rows += "".join(
+            f" joined with {each.name}({', '.join(key for _, key in each.columns)}) "
+            f"on {' and '.join(each.conditions)}"
+            for each in node.tables
+        )
         return [f"{node.stream}: {', '.join([*model, *node.read])}{keys}{rows}"]
     named = [f"{name}={_said(each)}" for name, each in node.named.items()]
     return [*_calls(node.of), f"{node.method}({', '.join([*map(_said, node.arguments), *named])})"]

@@ -88,6 +88,61 @@ def test_after_each_batch_and_each_restart_the_latest_results_are_those_of_the_r
         assert record.n_taken_back > 0
 
 
+ALARMS = {"high": "x > 0", "low": "x < 1 AND ship <> 2"}
+
+
+@pytest.mark.large
+def test_alarms_are_given_early_and_taken_back_with_the_set(spark, folder, tmp_path):
+    seen, out = tmp_path / "seen", str(tmp_path / "out")
+    for number in range(N_FILES):
+        copied(folder, seen, [number])
+        texts = dict(list(ALARMS.items())[: 2 - number // 2])  # the last batch has one alarm less
+        query = declared(stream_of(spark, seen), **EARLY).alarms(el.AlarmSet(texts))
+        ended(query, tmp_path)
+        found = el.models.latest(spark.read.parquet(out)).drop("validated")
+        wanted = declared(spark.read.parquet(str(seen))).alarms(el.AlarmSet(texts))
+        assert found.columns == wanted.columns
+        of_set = found.where(found.alarm.isin([*texts]))
+        assert shown(of_set.collect()) == shown(wanted.collect())
+    final = declared(stream_of(spark, folder), lateness="5 seconds").alarms(el.AlarmSet(ALARMS))
+    ended(final, tmp_path / "final")
+    kept = spark.read.parquet(str(tmp_path / "final" / "out")).where("alarm = 'low'")
+    removed = found.where("alarm = 'low'")
+    assert removed.count() > 0
+    assert not removed.join(kept, ["ship", "since"], "left_anti").count(), "only what was final"
+
+
+SOURCE = "tracks MODEL x = x + v * t HORIZON 9 SECONDS BY ship AT ts"
+TEXTS = {
+    "changes": f"SELECT ship, x FROM {SOURCE} WHERE x > 0 CHANGES",
+    "averages": f"SELECT ship, avg(x) AS m FROM {SOURCE} [RANGE 6 SECONDS SLIDE 2 SECONDS] "
+    "HAVING avg(x) > 1",
+    "pairs": f"SELECT a.ship AS one, b.ship AS other, a.x FROM {SOURCE} AS a JOIN {SOURCE} AS b "
+    "ON a.ship < b.ship WHERE abs(a.x - b.x) < 1 CHANGES",
+    "greatest": f"SELECT max(x) AS top FROM {SOURCE} SAMPLE EVERY 3 SECONDS",
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", TEXTS)
+def test_early_in_sql_marks_what_later_rows_may_take_back(spark, folder, tmp_path, name):
+    seen = tmp_path / "seen"
+    for numbers in ([0], [1, 2]):
+        copied(folder, seen, numbers)
+        engine = el.Engine(spark)
+        engine.stream("tracks", stream_of(spark, seen, 1), time="ts", lateness="5 seconds")
+        ended(engine.query(f"{TEXTS[name]} EARLY", name="live"), tmp_path)
+        rows = spark.read.parquet(str(tmp_path / "out"))
+        engine = el.Engine(spark)
+        engine.table("tracks", spark.read.parquet(str(seen)))
+        wanted = engine.query(TEXTS[name]).to_df()
+        assert rows.columns[-3:] == ["version", "tomb", "validated"]
+        found = el.models.latest(rows).drop("validated")
+        assert shown(found.select(wanted.columns).collect()) == shown(wanted.collect())
+    assert rows.where("NOT validated").count() > 0
+    assert (rows.where("tomb").count() > 0) is (name != "greatest"), "ticks stay as they are"
+
+
 @pytest.mark.large
 def test_of_rows_that_are_all_there_nothing_is_early(spark, folder):
     query = declared(stream_of(spark, folder), **EARLY).changes()
@@ -112,8 +167,6 @@ def test_what_is_not_given_early_is_refused_at_once(spark, folder):
         early.join(declared(stream, name="others")).changes()
     with pytest.raises(OptionError, match="early results have a column 'version' themselves"):
         early.select(Version="x").changes()
-    with pytest.raises(NotSupportedError, match="alarms are told once they are final"):
-        early.alarms(el.AlarmSet({"high": "x > 3"}))
     with pytest.raises(QueryError, match=r"models\.latest takes early results"):
         el.models.latest(batch)
     with pytest.raises(NotSupportedError, match="takes rows that were written, not a stream"):

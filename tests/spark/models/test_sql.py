@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eddyline as el
-from eddyline.errors import NotSupportedError, OptionError, QueryError
+from eddyline.errors import OptionError, QueryError
 from eddyline.spark.script import run_script
 from tests.examples import examples
 from tests.spark.models import tracks
@@ -437,12 +437,6 @@ def test_queries_of_models_start_beside_others(spark, folder, tmp_path):
     ("text", "kind", "said", "column"),
     [
         ("SELECT x FROM s MODEL x WITHIN 1 BY ship CHANGES", OptionError, "MAX GAP", 17),
-        (
-            f"SELECT a.x FROM {SHIPS} AS a JOIN {FITTED} AS b ON a.ship = b.ship CHANGES",
-            NotSupportedError,
-            "models of a stream are made once",
-            83,
-        ),
         (
             "SELECT x FROM s MODEL x = x + ship * t, y = nothing HORIZON 1 SECOND",
             QueryError,

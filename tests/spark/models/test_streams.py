@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import eddyline as el
-from eddyline.errors import NotSupportedError, OptionError, PlanError
+from eddyline.errors import NotSupportedError, OptionError, PlanError, QueryError
 from tests.spark.models.tracks import (
     FIRST_S,
     SECOND,
@@ -197,18 +199,65 @@ def test_what_needs_state_is_not_laid_without_it(spark, folder):
     assert not hasattr(far, "isStreaming"), "a query, and no DataFrame"
 
 
-def test_segments_are_not_read_from_a_stream(spark, tmp_path):
-    rows = spark.sql("SELECT 1 AS ship, timestamp_seconds(0) AS ts, 2.0 AS x")
-    made = el.models.declare(rows, key="ship", time="ts", model={"x": "x"}, horizon="9 seconds")
+READ = {
+    "changes": lambda s: s.where("x > 0").changes(),
+    "joined": lambda s: s.join(s.avg("x", window="5 seconds"), "left.x > right.x").changes(),
+    "pairs": lambda s: s.pairs("left.x < right.x", within={"x": 2}).changes(),
+    "greatest": lambda s: s.max("x", by=[]).sample("3 seconds"),
+}
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", READ)
+def test_segments_of_a_stream_are_read_as_those_of_a_table(spark, folder, tmp_path, name):
+    kept = fitted(spark.read.parquet(str(folder))).to_df().orderBy("lo").toArrow()
+    size = -(-len(kept) // N_FILES)
+    (tmp_path / "kept").mkdir()
+    write_files(tmp_path / "kept", (kept.slice(size * n, size) for n in range(N_FILES)))
+    ask = READ[name]
+    stream = stream_of(spark, tmp_path / "kept", 1)
+    ended(ask(el.models.read(stream, lateness="1 second", name="kept")), tmp_path)
+    found = spark.read.parquet(str(tmp_path / "out")).collect()
+    wanted = ask(el.models.read(spark.read.parquet(str(tmp_path / "kept")))).collect()
+    last = max(each["lo"] for each in kept.select(["lo"]).to_pylist()).replace(tzinfo=None)
+    known = [row for row in wanted if max(_times(row)) <= last - timedelta(seconds=1)]
+    assert len(known) > 4
+    rows, least, most = ({*map(rounded, each)} for each in (found, known, wanted))
+    assert least <= rows <= most
+    assert len(rows) == len(found)
+
+
+def _times(row):
+    return [each for each in row if isinstance(each, datetime)]
+
+
+@pytest.mark.large
+def test_segments_of_a_stream_in_sql_and_what_is_wrong_with_them(spark, folder, tmp_path):
+    made = fitted(spark.read.parquet(str(folder)))
+    made.write.parquet(str(tmp_path / "kept"))
     schema = made.to_df().schema
-    stream = spark.readStream.schema(schema).parquet(str(tmp_path))
-    with pytest.raises(NotSupportedError, match="segments are read from tables or files"):
-        el.models.read(stream).where("x > 0").query()
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path / "kept"))
     engine = el.Engine(spark)
-    engine.stream("kept", stream)
-    with pytest.raises(NotSupportedError, match="segments are read from tables or files") as error:
-        engine.query("SELECT ship, x FROM kept MODEL SEGMENTS WHERE ship > 0 CHANGES")
-    assert error.value.facts["column"] == 26
+    engine.stream("kept", stream, time="lo", lateness="9 days")
+    engine.stream("untimed", stream)
+    text = "SELECT ship, x FROM kept MODEL SEGMENTS WHERE ship > 0 AND x > 0 CHANGES"
+    query = engine.query(text, name="asked")
+    assert query.streams == ("kept",)
+    with pytest.raises(QueryError, match=r"ordered by lo.*time='lo'"):
+        engine.query(text.replace("kept", "untimed"))
+    early = stream.selectExpr("*", "1L AS version", "true AS validated")
+    with pytest.raises(NotSupportedError, match="segments of a stream are final"):
+        el.models.read(early)
+    with pytest.raises(OptionError, match="stay as near to rows as they were fitted"):
+        el.models.read(stream, lateness="1 day").within({"x": 0.1}).changes()
+    twice = made.to_df().union(made.to_df())
+    twice.write.parquet(str(tmp_path / "twice"))
+    stream = spark.readStream.schema(schema).parquet(str(tmp_path / "twice"))
+    run = el.models.read(stream, lateness="0 seconds").changes().start(
+        "memory", checkpoint=str(tmp_path / "checkpoint"), trigger="available_now"
+    )  # fmt: skip
+    with pytest.raises(Exception, match=r"segments of a stream overlap: of \{'ship'"):
+        run.await_termination()
 
 
 def test_a_stream_needs_a_gap(spark, folder):

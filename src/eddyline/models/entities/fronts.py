@@ -45,6 +45,7 @@ from eddyline.models.entities.kept import (
     codes_of,
     instants_of,
 )
+from eddyline.models.fitting.declared import ENDLESS_US
 from eddyline.models.segments import Keyed, ids_together, is_other_entity, micros_of
 from eddyline.models.steps import Extremum, Integral
 from eddyline.models.streams.plan import NEVER
@@ -405,12 +406,12 @@ class EntityIndex:
 
         Args:
             waits: how long after their instant records concern their entity again (µs), by kind:
-                when a gap or a horizon is over, or a range.
+                when a gap or a horizon is over, or a range; no time ends what is endless.
             low: at or before which instant results were given that nothing looks at any more (µs).
         """
         parts = self._again
         for kind, wait in waits.items():
-            if kind in self.after:
+            if kind in self.after and wait < ENDLESS_US - 1:
                 table, instants = self.after[kind]
                 at = np.full(len(self.codes), NEVER)
                 places = np.searchsorted(self.codes, codes_of(table))

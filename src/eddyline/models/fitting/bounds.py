@@ -35,6 +35,7 @@ import pyarrow.types as pt
 from numpy.polynomial.polynomial import polyadd, polyder, polymul, polyval
 
 from eddyline.errors import NotSupportedError, OptionError
+from eddyline.models.fitting.splits import EQUAL, Part, Split
 from eddyline.models.segments import list_matrix, values_of
 from eddyline.models.solving.expressions import (
     Attribute,
@@ -390,7 +391,7 @@ def inverted_total(name: str, bound: Bound, known: Ranges) -> Bound:
 
 
 def inverted_expression(
-    expression: Expression, name: str, bound: Bound, known: Ranges, *, by_pace: bool = False
+    expression: Expression, name: str, bound: Bound, known: Ranges, *, split: Split = EQUAL
 ) -> dict[str, Bound]:
     """Return the bounds of the attributes that an expression reads.
 
@@ -399,7 +400,7 @@ def inverted_expression(
         name: what it is called.
         bound: how far it may be off.
         known: the ranges of its attributes, as far as they are known.
-        by_pace: whether shares are as attributes move, and not equal.
+        split: how attributes share it.
 
     Raises:
         OptionError: no bounds of its attributes are enough, with what is missing.
@@ -421,7 +422,7 @@ def inverted_expression(
     amount = as_distance(name, bound, {} if own is None else {name: own})
     weights = weights_of(expression)
     missing = [each for each in names if each not in known]
-    if missing and (weights is None or by_pace):
+    if missing and (weights is None or split.needs_pace):
         msg = (
             f"{name!r} multiplies attributes: how near {missing[0]!r} has to be depends on how "
             f"large it is, which is not known here; give the bound of {missing[0]!r} itself"
@@ -433,9 +434,10 @@ def inverted_expression(
         return inf if found is None else found.farthest
 
     shares = None
-    if by_pace and names:
+    if split.name != EQUAL.name and names:
         factors = dict.fromkeys(names, 1.0) if weights is None else weights
-        shares = shares_of({each: abs(factors[each]) * known[each].pace for each in names})
+        paces = {each: known[each].pace if each in known else math.nan for each in names}
+        shares = split.of({each: Part(each, abs(factors[each]), paces[each]) for each in names})
     found = spread(expression, amount, reach, shares)
     return {each: Bound(far) for each, far in found.items() if math.isfinite(far)}
 
@@ -494,8 +496,6 @@ def _have_one_sign(one: Range | None, other: Range | None) -> bool:
 # -- splits of an error ---------------------------------------------------------------------------
 
 
-LEAST_SHARE = 1 / 64
-"""The least share that slopes leave to an input, in parts of an equal one."""
 _STEPS = 30
 """Newton's steps from above to where an error that grows like a polynomial is the whole."""
 
@@ -573,25 +573,6 @@ def weights_of(expression: Expression) -> Mapping[str, float] | None:
     """Return the factor of each attribute in a weighted sum, None if an expression is none."""
     attributes = {name: _Affine({name: 1.0}) for name in names_in(expression)}
     return computed(expression, attributes, _Affine.number, _Affine.slope).weights
-
-
-def shares_of(paces: Mapping[K, float]) -> dict[K, float]:
-    """Return shares in proportion to how fast attributes move: what moves most soon needs most.
-
-    Where nothing moves, or one is not known, shares are equal; none is below ``LEAST_SHARE`` of an
-    equal one.
-
-    Args:
-        paces: for each attribute the mean of absolute changes per second, 0 or more.
-    """
-    total, equal = sum(paces.values()), 1 / len(paces)
-    is_known = 0 < total < math.inf
-    shares = {
-        name: max(pace / total if is_known else equal, LEAST_SHARE * equal)
-        for name, pace in paces.items()
-    }
-    whole = sum(shares.values())
-    return {name: each / whole for name, each in shares.items()}
 
 
 def _growth(expression: Expression, reach: Reach, ways: Mapping[str, float]) -> Floats:

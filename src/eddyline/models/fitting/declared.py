@@ -9,11 +9,15 @@ to the model of its entity as they have to be, the row begins no model: the mode
 horizon from the latest row that it predicts. The first row that is not near enough begins the next
 one (Pulse 3.12). Rows are taken by entity and time. So neither their order nor the cut into batches
 changes what becomes of them.
+
+Where an attribute is declared by its rate (``rates``), each row makes a model, and ``within`` says
+how near its pieces are to the solution. Models become pieces once it is known where they end.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +30,7 @@ from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import timeline
 from eddyline.models.fitting.bounds import MAX_DEGREE, Bound, assumed_in_words, tightest
 from eddyline.models.fitting.fit import FitReport, Part
+from eddyline.models.fitting.rates import Rate, is_rate, read_rate, solved
 from eddyline.models.segments import (
     Keyed,
     Segments,
@@ -54,6 +59,9 @@ if TYPE_CHECKING:
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
 
+ENDLESS_US = 2**55
+"""The horizon of models without one (µs): longer than any stream lasts."""
+
 Powers = dict[int, Any]
 """The coefficient of each power of ``t``, as an expression over columns."""
 
@@ -74,11 +82,12 @@ class Equation:
         return tree.name if is_column else None
 
 
-def read_equations(given: Mapping[str, str]) -> dict[str, Equation]:
+def read_equations(given: Mapping[str, str]) -> dict[str, Equation | Rate]:
     """Return the equations of attributes.
 
     Args:
-        given: for each attribute the right side of its equation, such as ``"lon + vlon * t"``.
+        given: for each attribute the right side of its equation, such as ``"lon + vlon * t"``, or
+            its rate, ``"d(lon) = vlon"``.
 
     Raises:
         OptionError: they are not given by name.
@@ -91,16 +100,29 @@ def read_equations(given: Mapping[str, str]) -> dict[str, Equation]:
             f"{given!r:.60}"
         )
         raise OptionError(msg, model=repr(given))
-    return {
-        checked_text("attribute of a model", name): _read(name, checked_text("equation", text))
+    trees = {
+        checked_text("attribute of a model", name): _tree(name, checked_text("equation", text))
         for name, text in given.items()
+    }
+    rated = [name for name, tree in trees.items() if is_rate(tree)]
+    others = [name for name in trees if name not in rated]
+    return {
+        name: read_rate(name, given[name], tree, rated, others)
+        if name in rated
+        else _read(name, given[name], tree)
+        for name, tree in trees.items()
     }
 
 
 @deep
-def _read(name: str, text: str) -> Equation:
+def _tree(name: str, text: str) -> Expr:
+    return parse_condition(text, f"the equation of {name!r}")
+
+
+@deep
+def _read(name: str, text: str, tree: Expr) -> Equation:
     reader = _Reader(name, text)
-    powers = reader.powers(parse_condition(text, f"the equation of {name!r}"))
+    powers = reader.powers(tree)
     degree = max(powers)
     if degree > MAX_DEGREE:
         msg = f"the equation of {name!r} is of degree {degree}; {MAX_DEGREE} is the highest"
@@ -182,15 +204,15 @@ def _product(one: Powers, other: Powers) -> Powers:
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Declared:
     """How rows become segments by equations."""
 
     keys: tuple[str, ...]
     time: str
-    equations: Mapping[str, Equation]
+    equations: Mapping[str, Equation | Rate]
     horizon_us: int
-    """How long a row says something, at most (µs)."""
+    """How long a row says something, at most (µs); ``ENDLESS_US``: until the next one."""
     within: Mapping[str, Bound] = field(default_factory=dict)
     """How far a row's values may be from the model before, so that it makes no new one; empty:
     every row makes one."""
@@ -207,6 +229,27 @@ class Declared:
                     "nothing of how far it is; give less than 100 %, or a distance"
                 )
                 raise OptionError(msg, attribute=name)
+        for name in self.rates:
+            known = self.within.get(name)
+            if known is None or known.is_relative or not known.value:
+                msg = (
+                    f"{name!r} is declared by its rate, and solved as near as within says: give a "
+                    f"distance above 0, such as within={{{name!r}: 0.5}}"
+                    + ("" if known is None else f"; got {known}")
+                )
+                raise OptionError(msg, attribute=name)
+        if self.rates and (bounded := [name for name in self.within if name not in self.rates]):
+            msg = (
+                f"within[{bounded[0]!r}] would drop rows that are as predicted, which is not "
+                "supported beside attributes that are declared by their rate; leave it out"
+            )
+            raise OptionError(msg, attribute=bounded[0])
+
+    @cached_property
+    def rates(self) -> dict[str, Rate]:
+        """The attributes that are declared by their rates."""
+        found = self.equations.items()
+        return {name: each for name, each in found if isinstance(each, Rate)}
 
     def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Declared:
         """Return how rows become segments that are near enough for what is asked of them.
@@ -215,6 +258,9 @@ class Declared:
         """
         if not asked:
             return self
+        if self.rates:  # attributes read each other, and equations say what is
+            own = {name: each for name, each in asked.items() if name in self.rates}
+            return replace(self, within=tightest(self.within, own, known))
         bounds = tightest(self.within, asked, known)
         equations = {
             name: each for name, each in self.equations.items() if name in read or name in bounds
@@ -228,6 +274,11 @@ class Declared:
             name: f"array({', '.join(f'CAST({each} AS DOUBLE)' for each in equation.coefs)})"
             for name, equation in self.equations.items()
         }
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether a row says something until the next one of its entity, whenever that is."""
+        return self.horizon_us >= ENDLESS_US
 
     @property
     def wait_us(self) -> int:
@@ -247,6 +298,7 @@ class Declared:
         # Of an open model its own row comes again, and the latest one that it predicts.
         held = distinct(np.concatenate([made.first[waits], made.last[waits]]))
         n_done, n_new = len(made.places) - len(held), int((~waits).sum())
+        final, cut = _in_pieces(segments.take(~waits), self)
         report = FitReport(
             n_done,
             n_new,
@@ -254,8 +306,9 @@ class Declared:
             len(rows) - made.n_without - len(made.places),
             n_dropped=n_done - n_new,
             n_broken=int(made.is_broken[~waits].sum()),
+            n_cut=int(cut.sum()),
         )
-        done = Keyed(segments.take(~waits), made.entities)
+        done = Keyed(final, made.entities)
         # The rows between these two said that it goes on: they may be a horizon apart.
         reached = made.places[made.last[waits & (made.last > made.first)]]
         again = rows.take(pa.array(reached)).select([*self.keys, self.time])
@@ -264,23 +317,37 @@ class Declared:
     def __str__(self) -> str:
         told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
         near = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
-        door = f"; rows dropped with {near}" if near else ""
+        said = "rates solved" if self.rates else "rows dropped"
+        door = f"; {said} with {near}" if near else ""
         assumed = assumed_in_words(self.assumed)
-        return f"model {told}; horizon {self.horizon_us * 1e-6:g} s{door}{assumed}"
+        until = "until the next row" if self.is_endless else f"horizon {self.horizon_us * 1e-6:g} s"
+        return f"model {told}; {until}{door}{assumed}"
 
 
 def declared(table: pa.Table, how: Declared) -> Keyed:
     """Return the segments of rows that come by entity and time, with all of each entity's.
 
     Of rows of an entity at one instant the one of the greatest coefficients counts: which of them
-    came last is not known.
+    came last is not known. Without a horizon the last row of an entity says what is at its instant.
 
     Args:
         table: keys, times, and a list of coefficients for each attribute.
         how: what they mean.
     """
     made = _made(table, how)
-    return Keyed(made.segments, made.entities)
+    segments = made.segments
+    if how.is_endless:
+        instants = micros_of(table.column(how.time))[made.places[made.last]]
+        ends = np.where(timeline.is_last(segments.keys), instants + 1, segments.hi)
+        segments = segments.cut(segments.lo, ends)
+    return Keyed(_in_pieces(segments, how)[0], made.entities)
+
+
+def _in_pieces(segments: Segments, how: Declared) -> tuple[Segments, Mask]:
+    """Return models as polynomials, and which of them are cut before their end."""
+    if not how.rates:
+        return segments, np.zeros(len(segments), np.bool_)
+    return solved(segments, how.rates, {name: how.within[name].value for name in how.rates})
 
 
 @dataclass(frozen=True)
@@ -314,6 +381,8 @@ def _made(table: pa.Table, how: Declared, known: pa.Table | None = None) -> _Mad
     says = np.zeros(len(times), np.bool_)
     for each in coefs.values():
         says |= ~np.isnan(each[:, 0])
+    for name in how.rates:  # those that read each other are solved together
+        says &= ~np.isnan(coefs[name][:, 0])
     ranks = [each[:, at] for each in coefs.values() for at in range(each.shape[1])]
     order = np.lexsort((*reversed(ranks), times, ids))
     order = order[says[order]]
@@ -330,7 +399,7 @@ def _made(table: pa.Table, how: Declared, known: pa.Table | None = None) -> _Mad
     )  # fmt: skip
     rows = np.arange(len(lo))
     models: tuple[Segments, Indices, Indices, Mask] = segments, rows, rows, none
-    if how.within:
+    if how.within and not how.rates:
         reached = None if known is None else _reached(table, how, known, keys, lo)
         models = _predicting(segments, how, reached)
     entities = table.select(list(how.keys)).take(pa.array(first))

@@ -90,6 +90,8 @@ class FitReport:
     """Rows with a value outside of the range that it was said to be in."""
     n_off_earth: int = 0
     """Rows whose latitude or longitude is out of range; they have no position."""
+    n_cut: int = 0
+    """Models whose rate has no solution within the bound up to their end: they are cut before."""
 
     @property
     def rows_per_segment(self) -> float:
@@ -115,6 +117,8 @@ class FitReport:
             text += f"; {_counted(self.n_outside, 'row')} outside of what was assumed"
         if self.n_off_earth:
             text += f"; {_counted(self.n_off_earth, 'row')} with degrees out of range"
+        if self.n_cut:
+            text += f"; {_counted(self.n_cut, 'model')} cut where the rate has no solution"
         if self.n_without:
             text += f"; {_counted(self.n_without, 'row')} without a value"
         if self.n_conflicts:

@@ -349,7 +349,7 @@ def is_watched(what: object) -> bool:
 def slots_of(what: object) -> list[SlotOf]:
     """Return the expressions of which a step, or a join, needs to know coefficients."""
     if isinstance(what, Where):
-        return _of_condition(str(what), what.condition, 0, "")
+        return [] if what.keys else _of_condition(str(what), what.condition, 0, "")
     if not isinstance(what, SameEntity | OtherEntities) or what.condition is None:
         return []
     found = []

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from eddyline.models.fitting.bounds import Bound
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Fit
+    from eddyline.models.fitting.stored import Stored
     from eddyline.models.graph import OtherEntities, SameEntity
     from eddyline.models.segments import Segments
     from eddyline.models.steps import Rows
@@ -85,7 +86,7 @@ class Work(Struct, frozen=True, omit_defaults=True):
         )
 
 
-def made_by(maker: Fit | Declared) -> str:
+def made_by(maker: Fit | Declared | Stored) -> str:
     """Return how segments are made as the name of a step."""
     return f"make segments of {', '.join(maker.columns)}"
 

@@ -92,7 +92,7 @@ def has_root(text: str) -> bool:
 
 @deep
 def split_condition(
-    text: str, attributes: Collection[str], others: Collection[str]
+    text: str, attributes: Collection[str], others: Collection[str], *, mixes: bool = False
 ) -> tuple[list[str], Condition | None]:
     """Part a condition into those on other columns and one on modelled attributes.
 
@@ -102,6 +102,7 @@ def split_condition(
         text: as for ``read_condition``.
         attributes: the modelled attributes.
         others: the other columns that there are. Case does not matter.
+        mixes: whether a part may be about both; it is one on attributes then.
 
     Returns:
         The parts that read no modelled attribute, as SQL, and the condition on attributes if any.
@@ -118,6 +119,10 @@ def split_condition(
         is_other = [each in known for each in names]
         if names and all(is_other):
             native.append(_said(part))
+            continue
+        if any(is_other) and mixes:
+            both = _Reader(text, [*attributes, *(each for each in others if each.lower() in known)])
+            modelled.append(both.condition(part, is_so=True))
             continue
         if any(is_other):
             raise reader.unsupported(

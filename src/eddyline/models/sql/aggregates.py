@@ -136,7 +136,7 @@ class Aggregates:
 
     def _window(self) -> tuple[int | None, int | None]:
         """Return the length and the slide of the window (µs)."""
-        if len(self._scope.sides) > 1:
+        if not all(each.is_table for each in self._scope.sides[1:]):
             message = (
                 "aggregates of a join stand in a SELECT around it: FROM (SELECT …) AS x [RANGE …]"
             )
@@ -164,11 +164,11 @@ class Aggregates:
         distance = self._distance(part, mentions)
         if distance is None:
             for each in mentions:
-                if each.kind not in {"attribute", "position"}:
+                if each.kind not in {"attribute", "position", "key"}:
                     message = f"{function}({part.text}): {each.node.name!r} is not modelled"
                     self._statement.refuse(message, each.start)
             self._scope.expression(part, mentions)
-            if not mentions:
+            if all(each.kind == "key" for each in mentions):
                 refuse(f"{function}() takes a modelled attribute", self._text, part.start)
         text = self._scope.rewritten(part, mentions)
         key = function, comparable(text)
@@ -296,8 +296,8 @@ class Aggregates:
                 "SELECT, without SAMPLE and CHANGES"
             )
             self._statement.refuse(message, first.start)
-        (side,) = self._scope.sides
-        own = {name: key for name, key in side.keys.items() if key in self.groups}
+        side = self._scope.sides[0]
+        own = {name: key for name, key in self._scope.keys.items() if key in self.groups}
         made = Side(
             side.name,
             side.start,
@@ -315,7 +315,7 @@ class Aggregates:
         for part in self._having:
             mentions = [*self._mentions(part.tree, "HAVING", scope.sides[0])]
             kinds = {each.kind for each in mentions}
-            if kinds <= {"attribute"}:
+            if kinds <= {"attribute", "key"} and kinds != {"key"}:
                 scope.condition(part, mentions)
                 solved.append(f"({scope.rewritten(part, mentions)})")
             elif kinds == {"key"}:

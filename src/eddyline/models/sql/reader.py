@@ -12,19 +12,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
-from eddyline.errors import EddylineError, NotSupportedError, QueryError
+from eddyline.errors import EddylineError, QueryError
 from eddyline.models.fitting.declared import read_equations
-from eddyline.models.revisions import layout_of
+from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, layout_of
+from eddyline.models.segments import FLAGS, TOMB
 from eddyline.models.solving import earth
 from eddyline.models.sql.aggregates import Aggregates, aggregates_in
 from eddyline.models.sql.scope import (
     OF_TIME,
     Call,
     Item,
+    JoinedTable,
     Made,
     ModelQuery,
     Scope,
@@ -40,13 +42,15 @@ from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import check_bare, windows_behind
 from eddyline.query.select.grammar import WINDOWS
 from eddyline.query.select.model_clause import OUTPUTS, TRACK, Outputs, models_behind
-from eddyline.query.select.statement import Names, Statement, selects_beside_models
+from eddyline.query.select.statement import Names, Statement, is_star, selects_beside_models
+from eddyline.query.steps import name_of
 from eddyline.registry import unknown
+from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.names import column_nodes
-from eddyline.sql.parsing import deep, offset_of, quoted, refuse
+from eddyline.sql.parsing import deep, offset_of, parse_output, quoted, refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlglot import Expr
 
@@ -112,6 +116,41 @@ class _Reader:
             refuse(message, self._text, outputs.places["ASSUMING"])
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
+        found = self._query(statement, scope, outputs)
+        return found if not outputs.is_early else self._early(found, outputs)
+
+    def _early(self, query: ModelQuery, outputs: Outputs) -> ModelQuery:
+        """Return a query whose results are given before they are final.
+
+        What a condition on rows leaves out is taken back.
+        """
+        start = outputs.places["EARLY"]
+        shown = {each.lower() for each in map(name_of, query.projections)}
+        for name in REVISIONS:
+            if name in shown and not (name == TOMB and {*FLAGS} <= shown):
+                message = f"early results have a column {name!r}; give another one a name with AS"
+                refuse(message, self._text, start, name=name)
+        node = query.node
+        wanted = {each.lower() for each in keys_of(node)}
+        read = {
+            column.name.lower()
+            for text in query.projections
+            for column in column_nodes(parse_output(text))
+        }
+        if lacking := sorted(wanted - read):
+            message = (
+                "a row of early results replaces the one of the same keys, so the query selects "
+                f"all of them; missing: {', '.join(lacking)}"
+            )
+            refuse(message, self._text, start)
+        tomb = TOMB if not query.having else " AND ".join(f"({each})" for each in query.having)
+        if query.having:
+            tomb = f"{TOMB} OR NOT coalesce({tomb}, false) AS {TOMB}"
+        more = [VERSION, *([tomb] if TOMB not in shown else []), VALIDATED]
+        return replace(query, projections=(*query.projections, *more), having=(), early_at=start)
+
+    def _query(self, statement: Statement, scope: Scope, outputs: Outputs) -> ModelQuery:
+        """Return the query of final results."""
         asked = aggregates_in(statement)
         if asked is None:
             self._check_no_window(scope)
@@ -221,8 +260,11 @@ class _Reader:
 
     def _scope(self, statement: Statement) -> Scope:
         """Return what FROM, ON and WHERE leave."""
-        found = [self._source(statement, source) for source, _ in statement.sources]
         conjuncts = self._conjuncts(statement)
+        plain = [each for each, _ in statement.sources if self._sources.is_plain(each)]
+        if plain and len(plain) < len(statement.sources):
+            return self._with_tables(statement, plain, conjuncts)
+        found = [self._source(statement, source) for source, _ in statement.sources]
         if len(found) == 1:
             return self._narrowed(statement, found[0], conjuncts)
         if len(found) > 2:
@@ -245,12 +287,29 @@ class _Reader:
                 scope.refuse(message, side.window_at)
 
     def _check_join(self, statement: Statement) -> None:
-        join = statement.sources[1][1]
-        assert isinstance(join, exp.Join)
-        words = [str(join.args.get(each) or "") for each in ("method", "side", "kind")]
-        if any(each not in {"", "INNER", "CROSS"} for each in words) or join.args.get("using"):
-            message = "models are joined by an inner JOIN … ON …"
-            statement.refuse(message, offset_of(join.this))
+        for _, join in statement.sources[1:]:
+            assert isinstance(join, exp.Join)
+            words = [str(join.args.get(each) or "") for each in ("method", "side", "kind")]
+            if any(each not in {"", "INNER", "CROSS"} for each in words) or join.args.get("using"):
+                message = "models are joined by an inner JOIN … ON …"
+                statement.refuse(message, offset_of(join.this))
+
+    def _with_tables(
+        self, statement: Statement, tables: list[Expr], conjuncts: Sequence[tuple[str, Fragment]]
+    ) -> Scope:
+        """Return a stream or table with MODEL, to whose rows tables are joined before."""
+        self._check_join(statement)
+        one, *more = [each for each, _ in statement.sources if each not in tables]
+        scope = self._source(statement, one)
+        if more or not isinstance(scope.node, Made):
+            message = (
+                "a table is joined to the rows of one stream before these are modelled; write that "
+                "in a subquery: FROM (SELECT … FROM s MODEL … JOIN t ON s.k = t.k) AS a JOIN …"
+            )
+            statement.refuse(message, offset_of(tables[0]))
+        sides = [self._sources.table(statement, each, scope.sides[0]) for each in tables]
+        scope = _Tables(statement, self._calls, scope, sides).read(conjuncts, self._of_rows)
+        return scope
 
     def _conjuncts(self, statement: Statement) -> list[tuple[str, Fragment]]:
         """Return what ON and WHERE ask, each with its word."""
@@ -329,12 +388,11 @@ class _Reader:
                 scope = scope.near(part, mentions)
             elif kinds == {"key"}:
                 scope = scope.on(of_keys(scope.node, part, mentions, word))
+            elif kinds <= {"attribute", "key"}:
+                scope.condition(part, mentions)
+                solved.append(f"({scope.rewritten(part, mentions)})")
             else:
-                message = (
-                    f"{word}: {part.text} asks of modelled attributes and of other columns at "
-                    "once; conditions on these stand beside it, joined by AND"
-                )
-                scope.refuse(message, part.start)
+                refuse_mixed(scope, part, word)
         if not solved:
             return scope
         start = conjuncts[0][1].start
@@ -463,6 +521,33 @@ class Sources:
         )
         return Scope(self._text, (side,), made)
 
+    def is_plain(self, source: Expr) -> bool:
+        """Return whether a source is a name without MODEL."""
+        return isinstance(source, exp.Table) and not models_behind(source)
+
+    def table(self, statement: Statement, source: Expr, beside: Side) -> Side:
+        """Return a table that is joined to rows before these are modelled; errors as of ``made``.
+
+        Its columns are called ``t_name`` where they are keys of entities.
+        """
+        check_bare(statement, source)
+        table = self._named(str(source.name), offset_of(source.this))
+        name = str(source.alias or table)
+        if windows_behind(statement, source, name):
+            message = f"{name!r} is a table, which has no window; write it behind MODEL"
+            refuse(message, self._text, self.window_at(statement, source))
+        if name.lower() == beside.name.lower():
+            message = f"two inputs are called {name!r}; give each an alias"
+            refuse(message, self._text, offset_of(source))
+        taken = {each.lower() for each in beside.known}
+        keys = {}
+        for column in self._columns[table]:
+            key = f"{name}_{column}"
+            while key.lower() in taken:
+                key += "_"
+            keys[column] = key
+        return Side(name, offset_of(source.this), keys, {}, stream=table, is_table=True)
+
     def check_no_model(self, source: Expr) -> None:
         """Refuse MODEL behind a subquery."""
         for each in models_behind(source):
@@ -508,7 +593,8 @@ class Sources:
             keys,
             self._time(clause, stream),
             tuple(self._equations(clause, own).items()),
-            tuple(bounds.items()),
+            bounds=tuple(bounds.items()),
+            near=tuple((name, bound) for name, bound in clause.near.items() if bound),
             horizon_us=clause.horizon_us,
             max_gap_us=clause.max_gap_us,
             track=tuple(self._column(stream, each, at) for each, at in clause.track),
@@ -545,16 +631,10 @@ class Sources:
                 refuse(message, self._text, at)
         if "results" in clause.options:
             message = (
-                "in SQL, results of a stream are given once they are final, as tombstones stand in "
-                "no column of a SELECT; ask el.models.fit(…, results='early')"
+                "in SQL, results are asked for before they are final by EARLY at the end of the "
+                "query"
             )
-            refuse(message, self._text, clause.places["WITH"], NotSupportedError)
-        if kind == "equations" and clause.horizon_us is None:
-            message = (
-                "declared attributes need HORIZON, such as HORIZON 2 MINUTES: for how long a row "
-                "says something at most"
-            )
-            refuse(message, self._text, clause.names[-1].start)
+            refuse(message, self._text, clause.places["WITH"])
 
     def _read(self, clause: ModelClause, stream: str, name: str) -> Made:
         try:
@@ -593,21 +673,24 @@ class Sources:
         return column
 
     def _equations(self, clause: ModelClause, own: set[str]) -> dict[str, str]:
-        """Return the equations as SQL, each of which is a polynomial of t."""
+        """Return the equations as SQL, each of which is a polynomial of t, or a rate."""
         found: dict[str, str] = {}
+        heads = {each: f"d({quoted(each)}) = " * (each in clause.near) for each in clause.equations}
+        others = {name: f"{head}0" for name, head in heads.items()}
         for each in clause.names:
             if each.name not in clause.equations:
                 continue
-            equation = clause.equation(each.name, [*own], self._text)
+            equation, head = clause.equation(each.name, [*own], self._text), heads[each.name]
+            text = head + equation.text
             try:
-                read_equations({each.name: equation.text})
+                read_equations({**others, each.name: text})
             except EddylineError as error:
                 place = error.facts.get("column")
-                at = each.start if place is None else equation.offset(int(place) - 1)
+                at = each.start if place is None else equation.offset(int(place) - 1 - len(head))
                 message = error.message.split(" (line ")[0]
                 kind = type(error) if isinstance(error, QueryError) else QueryError
                 refuse(message, self._text, at, kind)
-            found[each.name] = equation.text
+            found[each.name] = text
         return found
 
 
@@ -638,6 +721,110 @@ def check_no_function(calls: Calls, scope: Scope, part: Fragment) -> None:
         scope.refuse(message, offset_of(node))
 
 
+def refuse_mixed(scope: Scope, part: Fragment, word: str) -> NoReturn:
+    """Refuse a condition on modelled attributes and on columns that are neither these nor keys."""
+    message = (
+        f"{word}: {part.text} asks of modelled attributes and of other columns at once; "
+        "conditions on these stand beside it, joined by AND"
+    )
+    scope.refuse(message, part.start)
+
+
+class _Tables:
+    """Reads the join of a stream, or table, with tables whose rows are as they are.
+
+    Rows are joined before they are modelled: an entity has the keys of its rows, and the columns of
+    the tables' rows that the query names. Of rows of a table that are equal in these one counts.
+    """
+
+    def __init__(
+        self, statement: Statement, calls: Calls, scope: Scope, tables: Sequence[Side]
+    ) -> None:
+        self._statement, self._calls = statement, calls
+        self._side = scope.sides[0]
+        self._tables = tables
+        self._scope = replace(scope, sides=(self._side, *tables))
+        self._asked: dict[str, list[str]] = {each.name: [] for each in tables}
+        self._named: dict[str, set[str]] = {each.name: set() for each in tables}
+
+    def read(
+        self,
+        conjuncts: Sequence[tuple[str, Fragment]],
+        of_rows: Callable[[Statement, Scope, str, Fragment], Scope],
+    ) -> Scope:
+        """Return what is left by conditions; ``of_rows`` takes those on rows of the stream."""
+        scope, solved = self._scope, []
+        rows = replace(scope, sides=(self._side,))
+        for word, part in conjuncts:
+            mentions = scope.mentions(part.tree, word)
+            kinds = {each.kind for each in mentions}
+            of_tables = [each for each in mentions if each.side.is_table]
+            if kinds & {"attribute", "position"}:
+                check_no_function(self._calls, scope, part)
+                if not kinds <= {"attribute", "position", "key"}:
+                    refuse_mixed(scope, part, word)
+                scope.condition(part, mentions)
+                solved.append((part, f"({scope.rewritten(part, mentions)})"))
+                for each in of_tables:
+                    self._named[each.side.name].add(each.column)
+            elif not of_tables:
+                rows = of_rows(self._statement, rows, word, part)
+            else:
+                self._add(part, mentions, word)
+        self._add_columns()
+        tables = tuple(map(self._joined, self._tables))
+        keys = [key for each in tables for _, key in each.columns]
+        made = rows.node
+        assert isinstance(made, Made)
+        node: Node = replace(made, keys=(*made.keys, *keys), tables=tables, name=self._side.name)
+        if solved:
+            texts = " AND ".join(text for _, text in solved)
+            node = Call(node, "where", (texts,), start=solved[0][0].start)
+        sides = (
+            replace(each, keys={n: key for n, key in each.keys.items() if key in keys})
+            for each in self._tables
+        )
+        return replace(scope, sides=(self._side, *sides), node=node)
+
+    def _add(self, part: Fragment, mentions: Sequence[Mention], word: str) -> None:
+        """Take a condition on rows of a table, and perhaps of the stream."""
+        check_no_function(self._calls, self._scope, part)
+        check_is_row_wise(part.tree, part.query, word)
+        columns = {key: name for each in self._tables for name, key in each.keys.items()}
+        text = part.rewritten(
+            (each.start, each.end, f"{quoted(each.side.name)}.{quoted(_column_of(each, columns))}")
+            for each in mentions
+        )
+        places = [at for at, each in enumerate(self._tables) for m in mentions if m.side is each]
+        self._asked[self._tables[max(places)].name].append(text)
+
+    def _add_columns(self) -> None:
+        """Note the columns that results have, or that they are grouped by."""
+        args = self._statement.tree.args
+        trees = [each.tree for each in self._statement.output_columns]
+        trees += [args[each] for each in ("group", "having") if args.get(each) is not None]
+        for side in self._tables:
+            own = {side.name.lower(), side.stream.lower()}
+            for tree in trees:
+                if is_star(tree) and str(tree.args.get("table") or side.name).lower() in own:
+                    self._named[side.name] |= {*side.keys.values()}
+                nodes = [] if is_star(tree) else column_nodes(tree)
+                for node in nodes:
+                    qualifier, name = str(node.table or side.name), node.parts[-1].name
+                    key = side.meaning(name)
+                    if qualifier.lower() in own and key is not None:
+                        self._named[side.name].add(key[1])
+
+    def _joined(self, side: Side) -> JoinedTable:
+        columns = tuple((n, key) for n, key in side.keys.items() if key in self._named[side.name])
+        asked = tuple(self._asked[side.name])
+        return JoinedTable(side.stream, side.name, columns, asked, side.start)
+
+
+def _column_of(mention: Mention, columns: Mapping[str, str]) -> str:
+    return columns[mention.column] if mention.side.is_table else mention.column
+
+
 class _Join:
     """Reads two sources as one, with what ON and WHERE ask of both."""
 
@@ -655,6 +842,8 @@ class _Join:
         self._of_either: list[tuple[str, Mention]] = []
         """Keys of both sides in conditions that do not say which."""
         self._solved: list[tuple[Fragment, list[Mention]]] = []
+        self._of_both: list[tuple[str, Fragment]] = []
+        """Conditions on attributes and keys at once, which are asked of what is joined."""
 
     def read(self, conjuncts: Sequence[tuple[str, Fragment]]) -> Scope:
         for word, part in conjuncts:
@@ -663,7 +852,13 @@ class _Join:
         for at, name in enumerate(("left", "right")):
             for key in dict.fromkeys(getattr(each, name) for each in self._of_keys):
                 self._nodes[at] = with_key(self._nodes[at], key)
-        return self._same() if op == "=" else self._pairs(op)
+        scope = self._same() if op == "=" else self._pairs(op)
+        for word, part in self._of_both:
+            mentions = scope.mentions(part.tree, word)
+            scope.condition(part, mentions)
+            text = scope.rewritten(part, mentions)
+            scope = scope.on(Call(scope.node, "where", (text,), start=part.start))
+        return scope
 
     def _check_names(self, left: Side, right: Side) -> None:
         if left.name.lower() == right.name.lower():
@@ -690,6 +885,8 @@ class _Join:
         if kinds and kinds <= {"attribute", "position"}:
             self.scope.condition(part, mentions)
             self._solved.append((part, mentions))
+        elif "attribute" in kinds and kinds <= {"attribute", "key"}:
+            self._of_both.append((word, part))
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
             at = self.scope.sides.index(mentions[0].side)
             self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)

@@ -56,6 +56,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class JoinedTable:
+    """A table whose rows are joined to those of a stream or table before these are modelled."""
+
+    table: str
+    name: str
+    """What the query calls it."""
+    columns: tuple[tuple[str, str], ...]
+    """Its columns that the query names, and the keys of entities that they become."""
+    conditions: tuple[str, ...]
+    """In SQL over columns of both, each with the name of its input."""
+    start: int = field(default=0, compare=False)
+    """Its offset."""
+
+
+@dataclass(frozen=True)
 class Made:
     """Segments of the rows of a stream or table."""
 
@@ -64,6 +79,8 @@ class Made:
     time: str
     equations: tuple[tuple[str, str], ...] = ()
     """Of declared attributes, by name."""
+    near: tuple[tuple[str, str], ...] = ()
+    """How near attributes are solved that are declared by their rates, by name."""
     bounds: tuple[tuple[str, str], ...] = ()
     """Of fitted attributes, by name; "" if they are as near as results need."""
     track: tuple[str, ...] = ()
@@ -78,6 +95,8 @@ class Made:
     """Of ``el.models.fit``."""
     predicates: tuple[Predicate, ...] = ()
     """What rows have to fulfil before they become segments."""
+    tables: tuple[JoinedTable, ...] = ()
+    """What is joined to the rows."""
     name: str = field(default="", compare=False)
     """What the query calls the stream."""
     start: int = field(default=0, compare=False)
@@ -124,6 +143,8 @@ class ModelQuery:
     """The output columns over these."""
     having: tuple[str, ...] = ()
     """Conditions on the rows, in SQL over their columns."""
+    early_at: int | None = None
+    """The offset of EARLY, if results are given before they are final."""
 
 
 def made_in(node: Node) -> Iterator[Made]:
@@ -262,6 +283,8 @@ class Side:
     window: Window | None = None
     window_at: int = 0
     """The offset of the window."""
+    is_table: bool = False
+    """Whether it is a table without a model, whose columns are keys."""
 
     @property
     def known(self) -> list[str]:
@@ -441,7 +464,7 @@ class Scope:
     @staticmethod
     def names_of(mentions: Sequence[Mention]) -> list[str]:
         """Return the attributes behind names; positions and distances have several."""
-        own = [each.column for each in mentions if each.kind == "attribute"]
+        own = [each.column for each in mentions if each.kind in {"attribute", "key"}]
         places = (each.column for each in mentions if each.kind == "position")
         own += [name for each in places for name in earth.coordinates(each)]
         far = [each.side.distances[each.column] for each in mentions if each.kind == "distance"]
@@ -630,9 +653,9 @@ class Selection:
         scope = self.scope
         mentions = scope.mentions(part.tree, what)
         for each in mentions:
-            if each.kind in {"key", "other"}:
-                message = f"{what}: {each.node.name!r} is not modelled, so that it is no part of"
-                scope.refuse(f"{message} an expression here; select it alone", each.start)
+            if each.kind == "other":
+                message = f"{what}: {each.node.name!r} is neither modelled nor a key; give it an"
+                scope.refuse(f"{message} equation or a bound, or make it a key", each.start)
         if not alias:
             refuse(f"{what} needs a name: {part.text} AS …", self.text, part.start)
         text = scope.rewritten(part, mentions)

@@ -10,6 +10,9 @@ and rows that the watermark has not passed yet. It takes back what it gave befor
 that answer any more (``revisions.revised``). So the newest word of all batches together is that
 answer, whatever the batches are. Once the watermark has passed all rows, these are the results that
 are given without early ones.
+
+``WholeEarlyBatch`` does the same for all entities of a bucket at once, where a result is of several
+of them (pairs, values over entities) or has other keys (alarms).
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace as replace_struct
 
-from eddyline.errors import NotSupportedError, OptionError
+from eddyline.errors import OptionError
 from eddyline.models import graph
 from eddyline.models.entities.fronts import HELD, EntityIndex, KnownFronts, OpenRuns, RowFronts
 from eddyline.models.entities.kept import CODE, codes_of
@@ -39,14 +43,15 @@ from eddyline.models.planning.watching import (
 )
 from eddyline.models.revisions import REVISIONS, VALIDATED, VERSION, ends_of, revised
 from eddyline.models.segments import Layout, ids_together, keyed, micros_of
-from eddyline.models.steps import OverEntities
 from eddyline.models.streams.plan import (
     ANY,
+    MEMBER,
     MOST_ENTITIES,
     NEVER,
     BucketReport,
     BucketState,
     ModelCounts,
+    RangeStep,
     RowCounts,
     Sketch,
     StageState,
@@ -58,13 +63,13 @@ from eddyline.state.rows import FOREVER
 from eddyline.state.rows import Rows as Kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.data.arrays import Ints
     from eddyline.models.entities.kept import Files
     from eddyline.models.fitting.fit import Part
     from eddyline.models.planning.watching import Clock
-    from eddyline.models.streams.plan import StreamPlan
+    from eddyline.models.streams.plan import SharedPlan, StreamPlan
     from eddyline.state.manifest import StatePlace
 
 
@@ -128,13 +133,7 @@ class BucketBatch:
         index.open(self._looked_at(due))
         parts = [self._part(at, rows) for at, rows in enumerate(due)]
         flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
-        segments: dict[int, Files] = {}
-        stages: dict[int, StageState] = {}
-        low = NEVER
-        if len(plan.stages) == 1:
-            found, (segments, low) = self._in_one(flows)
-        else:
-            found, stages = self._in_stages(flows)
+        found, kept = self._solved(flows)
         fit = self._fit_report(due, parts)
         work = Work(n_looked_at=len(index.codes))
         for at, part in enumerate(parts):
@@ -146,16 +145,14 @@ class BucketBatch:
             work += work_of_results(found, bounds_of_results(plan.node))
             with self._watch.paused():
                 yield found
-        wakes, entities = index.close(self._waits, low)
+        wakes, entities = index.close(self._waits, kept.get("low", NEVER))
         state = BucketState(
+            **kept,
             wakes=wakes,
             entities=entities,
-            segments=segments,
-            low=low,
             since=self.until,
             waiting={at: files for at, files in self._waiting.items() if files},
             rows={at: runs.files for at, runs in self._runs.items() if runs.files},
-            stages=stages,
             counts={at: counts for at, counts in self._counts.items() if counts != RowCounts()},
         )
         work += Work(ns=self._watch.spent())
@@ -273,6 +270,14 @@ class BucketBatch:
 
     # -- results --------------------------------------------------------------------------------
 
+    def _solved(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[str, Any]]:
+        """Return the results, and what is kept for later ones, as fields of ``BucketState``."""
+        if len(self.plan.stages) == 1:
+            found, (segments, low) = self._in_one(inputs)
+            return found, {"segments": segments, "low": low}
+        found, stages = self._in_stages(inputs, self.plan, self.state.stages)
+        return found, {"stages": stages}
+
     def _in_one(
         self, inputs: Sequence[Flow]
     ) -> tuple[pa.Table | None, tuple[dict[int, Files], int]]:
@@ -289,16 +294,18 @@ class BucketBatch:
         self._observed = stage.observed
         return found
 
-    def _in_stages(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[int, StageState]]:
+    def _in_stages(
+        self, inputs: Sequence[Flow], plan: StreamPlan, states_before: Mapping[int, StageState]
+    ) -> tuple[pa.Table | None, dict[int, StageState]]:
         """Return the results of a graph that is cut into stages, and what these keep."""
         flows, states = list(inputs), {}
         found: pa.Table | None = None
-        are_alike = alike(self.plan.stages, len(inputs))
-        for number, stage in enumerate(self.plan.stages):
+        are_alike = alike(plan.stages, len(inputs))
+        for number, stage in enumerate(plan.stages):
             own = [flows[each] for each in stage.inputs]
             if not are_alike[number]:
                 own = [each.as_one for each in own]
-            before = self.state.stages.get(number, StageState())
+            before = states_before.get(number, StageState())
             if stage.is_crossing:
                 crossing = CrossStage(stage, before, self._context)
                 with self._watch.on(stage.node):
@@ -309,7 +316,7 @@ class BucketBatch:
             fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
             index.open([*index.woken, *fresh])
             solved = EntityStage(stage, index, before, own, self._context)
-            if number < len(self.plan.stages) - 1:
+            if number < len(plan.stages) - 1:
                 flows.append(solved.flow())
             else:
                 found = self._results(solved)
@@ -338,6 +345,36 @@ def _size(table: pa.Table | None) -> int:
     return 0 if table is None else len(table)
 
 
+class SharedBatch(BucketBatch):
+    """The work of one bucket in one batch for several queries: segments are made once."""
+
+    plan: SharedPlan
+
+    def _solved(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[str, Any]]:
+        """Return the results of all queries, each in columns of its own, and what they keep."""
+        tables: list[pa.Table] = []
+        members: dict[str, dict[int, StageState]] = {}
+        for at, (name, plan) in enumerate(self.plan.plans.items()):
+            before = self.state.members.get(name, {})
+            found, members[name] = self._in_stages(inputs, plan, before)
+            if found is not None and len(found):
+                shown = found.select([each for each in found.column_names if not is_hidden(each)])
+                names = [self.plan.column(at, each) for each in shown.column_names]
+                place = pa.array(np.full(len(found), at, np.int32))
+                tables.append(shown.rename_columns(names).append_column(MEMBER, place))
+        both = pa.concat_tables(tables, promote_options="default") if tables else None
+        return both, {"members": members}
+
+    def _sketched(
+        self,
+        due: Sequence[pa.Table | None],
+        parts: Sequence[Part | None],
+        found: pa.Table | None,  # noqa: ARG002
+    ) -> Sketch:
+        """Return what is drawn of a few entities: the models, which all have in common."""
+        return super()._sketched(due, parts, None)
+
+
 # -- early results --------------------------------------------------------------------------------
 
 
@@ -351,19 +388,10 @@ def check_early(plan: StreamPlan) -> None:
     """Check that results of a plan may be given early, if they are asked for.
 
     Raises:
-        NotSupportedError: results over several entities.
         OptionError: results have a column of the name of one that early ones have beside them.
     """
     if not plan.is_early:
         return
-    for each in graph.parts(plan.node):
-        is_over = isinstance(each, graph.Unary) and isinstance(each.step, OverEntities)
-        if is_over or isinstance(each, graph.OtherEntities):
-            msg = (
-                f"early results are of entities by themselves, not of {each}: leave out "
-                "results='early', which gives them once they are final"
-            )
-            raise NotSupportedError(msg, step=str(each))
     shape = plan.node.shape
     names = (*shape.keys, *(shape.attributes if shape.kind != "segments" else ()))
     for name in names:
@@ -491,3 +519,72 @@ class _Ended(BucketBatch):
     def _held(self, at: int) -> pa.Table | None:
         runs = self._batch._runs.get(at)
         return super()._held(at) if runs is None else runs.held
+
+
+class WholeEarlyBatch(BucketBatch):
+    """The same of results whose keys are not those of rows: of all that is in the bucket.
+
+    What a stream that ends here gives comes from the state after the batch, without more rows.
+    Files that this writes are named by no manifest.
+
+    Args:
+        *given: as of ``BucketBatch``.
+        version: the number of the batch, more than those before it.
+    """
+
+    def __init__(self, *given: Any, version: int) -> None:
+        super().__init__(*given)
+        self._given, self._version = given, version
+
+    def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
+        """Yield what is new and what is taken back; as of ``BucketBatch``."""
+        final = [each.combine_chunks() for each in super().run(arrived)]
+        plan, place, _, bucket, *_ = self._given
+        report = self.report
+        ended = BucketBatch(plan, place, report.after, bucket, ENDED, *self._given[5:])
+        early = [*ended.run([None] * len(plan.inputs))]
+        held = HeldRows(place.files, place.runs, self.state.early, NEVER).before(FOREVER)
+        before = _together([each.payload for each in held])
+        n_final = sum(map(_size, final))
+        now = _together([self._labelled(each) for each in (*final, *early)])
+        if before is None and now is None:
+            return
+        every = None if now is None else now.combine_chunks()
+        keys = [CODE, *(each for each in plan.node.shape.keys if not is_hidden(each))]
+        found = revised(before, every, plan.node.shape, keys)
+        kept: Files = ()
+        if every is not None and len(every) > n_final:
+            starts = np.zeros(len(every) - n_final, np.int64)
+            rows = Kept({}, starts, starts, every.slice(n_final))
+            kept = HeldRows(place.files, place.runs, (), NEVER).after(NEVER, rows)
+        counts = replace_struct(
+            report.counts,
+            n_results=len(found.rows),
+            n_early=int((found.places >= n_final).sum()),
+            n_taken_back=len(found.rows) - len(found.places),
+        )
+        state = replace_struct(report.after, early=kept)
+        self.report = replace(report, after=state, counts=counts)
+        if len(found.rows):
+            version = pa.array(np.full(len(found.rows), self._version, np.int64))
+            yield self._labelled(found.rows).append_column(VERSION, version)
+
+    def _labelled(self, found: pa.Table) -> pa.Table:
+        """Return results with whether event time has come to their end, and one code for all."""
+        ends = ends_of(found, self.plan.node.shape)
+        own = [each for each in found.column_names if each != VALIDATED and not is_hidden(each)]
+        code = pa.array(np.zeros(len(found), np.int64))
+        validated = pa.array(ends <= self.until)
+        return found.select(own).append_column(CODE, code).append_column(VALIDATED, validated)
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a column is one that results travel with, and have not outside."""
+    return name.startswith("__")
+
+
+def early_batch(plan: StreamPlan) -> type[EarlyBatch | WholeEarlyBatch]:
+    """Return what gives early results of a plan."""
+    steps = (each.step for each in graph.parts(plan.node) if isinstance(each, graph.Unary))
+    is_whole = len(plan.stages) > 1 or any(isinstance(each, RangeStep) for each in steps)
+    return WholeEarlyBatch if is_whole else EarlyBatch

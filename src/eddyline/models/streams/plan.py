@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints, Mask
     from eddyline.models.fitting.declared import Declared
     from eddyline.models.fitting.fit import Part
+    from eddyline.models.fitting.stored import Stored
     from eddyline.models.planning.expected import ModelProfile
     from eddyline.models.segments import Keyed
     from eddyline.models.steps import DifferentEntities, Shape
@@ -111,6 +112,10 @@ class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fi
     """Of graphs that are cut into stages what each keeps, by number."""
     counts: dict[int, RowCounts] = struct_field(default_factory=dict)
     """How many rows wait, by input."""
+    early: Files = ()
+    """Results that were given and are not final, where these are of all entities together."""
+    members: dict[str, dict[int, StageState]] = struct_field(default_factory=dict)
+    """Of queries that share segments what the stages of each keep, by its name."""
 
     @property
     def files(self) -> Iterator[RunFile]:
@@ -118,8 +123,14 @@ class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fi
         yield from super().files
         for files in (*self.waiting.values(), *self.rows.values()):
             yield from files
-        for stage in self.stages.values():
+        for stage in self._stages:
             yield from stage.files
+        yield from self.early
+
+    @property
+    def _stages(self) -> Iterator[StageState]:
+        for each in (self.stages, *self.members.values()):
+            yield from each.values()
 
     def counted(self, at: int) -> RowCounts:
         """Return how many rows of an input wait.
@@ -135,7 +146,7 @@ class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fi
     @property
     def n_segments(self) -> int:
         """Segments that are kept."""
-        every = (each.segments.values() for each in (self, *self.stages.values()))
+        every = (each.segments.values() for each in (self, *self._stages))
         return sum(file.n_rows for kept in every for files in kept for file in files)
 
 
@@ -193,7 +204,7 @@ class BucketReport:
 class StreamInput:
     """One of the inputs of a graph."""
 
-    maker: Fit | Declared | None
+    maker: Fit | Declared | Stored | None
     """How rows become segments; None if they are segments, which are all there from the start."""
     shape: Shape
     """The columns of its segments."""
@@ -248,6 +259,33 @@ class StreamPlan:
             f"{name} within {bound}" for maker in makers for name, bound in maker.within.items()
         )
         return f"{given}; inputs: {used}" if given else used
+
+
+MEMBER = "__member"
+"""The column of the query that a result is of, by its place among those that share segments."""
+
+
+@dataclass(frozen=True)
+class SharedPlan(StreamPlan):
+    """What several queries ask of the same segments; ``node`` is these segments."""
+
+    members: tuple[tuple[str, graph.Node], ...] = ()
+    """The graph of each query, by its name."""
+
+    @cached_property
+    def plans(self) -> dict[str, StreamPlan]:
+        """What each query asks by itself."""
+        return {name: StreamPlan(self.inputs, node) for name, node in self.members}
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """As of each query: all are in the same buckets."""
+        return next(iter(self.plans.values())).together
+
+    @staticmethod
+    def column(at: int, name: str) -> str:
+        """Return what a column of a query's results is called among those of all."""
+        return f"__{at}_{name}"
 
 
 def check_streams(plan: StreamPlan) -> None:
@@ -334,6 +372,16 @@ class ModelStep:
         told += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
         told += ["results early"] if self.plan.is_early else []
         return f"models of {', '.join(self.inputs)}: {'; '.join(told)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedModelStep(ModelStep):
+    """The models of several queries, made once; its plan is a ``SharedPlan``."""
+
+    def __str__(self) -> str:
+        assert isinstance(self.plan, SharedPlan)
+        names = ", ".join(name for name, _ in self.plan.members)
+        return f"{super(SharedModelStep, self).__str__()}; solved for {names}"
 
 
 # -- stages of a graph ----------------------------------------------------------------------------

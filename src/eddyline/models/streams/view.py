@@ -16,6 +16,7 @@ import pyarrow.types as pt
 
 from eddyline.models import graph
 from eddyline.models.entities.kept import CODE, codes_of
+from eddyline.models.fitting.declared import ENDLESS_US
 from eddyline.models.planning.watching import SAME, bounds_of_results
 from eddyline.models.segments import (
     COEF,
@@ -77,6 +78,8 @@ class ModelRecord:
     """Number of waiting rows in open runs."""
     open_until: int | None = None
     """Event time at which open runs are final if no more rows of their entity come (µs)."""
+    n_cut: int = 0
+    """Models that end where the rate that they are declared by has no solution any more."""
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return what is kept; its rows and segments are of all batches, and so no counts."""
@@ -87,6 +90,7 @@ class ModelRecord:
         every |= {"n_early_in_all": self.n_early, "n_taken_back_in_all": self.n_taken_back}
         every |= {"n_dropped_in_all": self.n_dropped, "n_broken_in_all": self.n_broken}
         every |= {"n_outside_in_all": self.n_outside, "n_beyond_in_all": self.n_beyond}
+        every |= {"n_cut_in_all": self.n_cut} if self.n_cut else {}
         task_seconds = {"task_seconds_in_all": sum(self.ns.values()) / 1e9}
         return Numbers({"n_rows": n_rows}, {**kept, **every, **task_seconds})
 
@@ -112,6 +116,8 @@ class WaitingRows:
     """Rows that a run needs to choose its method; None if the method is given."""
     is_fitted: bool = True
     """Whether segments are fitted, and not declared."""
+    is_endless: bool = False
+    """Whether only the next row of its entity ends a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,7 @@ class ModelView:
             total.n_dropped, total.n_broken, counts.n_early, counts.n_taken_back,
             total.n_outside, counts.work.n_beyond, counts.work.ns, plan=self.ways,
             n_open=sum(each.n_open for each in self.waiting),
-            open_until=max(untils, default=None),
+            open_until=max(untils, default=None), n_cut=total.n_cut,
         )  # fmt: skip
 
 
@@ -203,10 +209,11 @@ def waiting_rows(
                 stream,
                 sum(count.ahead for count in counts),
                 sum(count.open for count in counts),
-                None if until is None else until + offset + wait,
+                None if until is None or wait >= ENDLESS_US - 1 else until + offset + wait,
                 wait,
                 options.prefix_rows if options and options.method == "auto" else None,
                 is_fitted=options is not None,
+                is_endless=wait >= ENDLESS_US - 1,
             )
         )
     return tuple(found)

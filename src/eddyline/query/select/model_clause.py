@@ -3,6 +3,7 @@
 A clause behind a stream has one of these forms:
 
 * ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares the attributes between two rows.
+* ``MODEL d(x) = a - b * x WITHIN 0.5 HORIZON 2 MINUTES BY ship`` declares their rates.
 * ``MODEL x WITHIN 0.5, y WITHIN 1 % MAX GAP 10 MINUTES BY ship`` fits them within bounds;
   ``MODEL (x, y)`` fits them as closely as the results need.
 * ``MODEL TRACK (lat, lon) WITHIN 50`` fits positions.
@@ -10,8 +11,8 @@ A clause behind a stream has one of these forms:
   the table of the rows that they stand for.
 
 A query ends with ``SAMPLE EVERY 10 SECONDS`` or ``CHANGES``, ``WITHIN 1 %`` or ``PRECISION x WITHIN
-0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EXACT``. Only words are read here; ``models/`` knows
-what they mean.
+0.5``, ``ASSUMING x BETWEEN 0 AND 100``, and ``EARLY`` or ``EXACT``. Only words are read
+here; ``models/`` knows what they mean.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ OUTPUTS = "outputs"
 
 _WINDOWS = ("RANGE", "ROWS", "UNBOUNDED", "NOW", "SESSION", "PARTITION", "PARTITION BY")
 EXACT = "EXACT"
-_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", EXACT)
+_OUTPUTS = ("CHANGES", "WITHIN", "PRECISION", "ASSUMING", "EARLY", EXACT)
 _OPTIONS = ("BY", "AT", "HORIZON")
 _DEPTHS = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 _FORMS = "x = x + vx * t, or x WITHIN 0.5"
@@ -62,6 +63,8 @@ class ModelClause:
     names: list[ModelledName] = field(default_factory=list)
     equations: dict[str, Sequence[Token]] = field(default_factory=dict)
     """The right sides of declared attributes."""
+    near: dict[str, str] = field(default_factory=dict)
+    """How near attributes are solved that are declared by their rates; "" if it is not said."""
     bounds: dict[str, str] = field(default_factory=dict)
     """Bounds of fitted attributes: ``0.5``, or ``1 %`` of each value; "" if none is written."""
     are_segments: bool = False
@@ -98,6 +101,8 @@ class Outputs:
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Between which values modelled attributes are said to be."""
     is_exact: bool = False
+    is_early: bool = False
+    """Whether results are given before they are final."""
     places: dict[str, int] = field(default_factory=dict)
     """Offsets by their words."""
 
@@ -125,6 +130,11 @@ def _begins_track(token: Token, behind: Token) -> bool:
     """Return whether a word begins a position, and is not the name of an attribute."""
     is_word = token.text.lower() == TRACK and token.token_type != TokenType.IDENTIFIER
     return is_word and bool(behind) and behind.token_type == TokenType.L_PAREN
+
+
+def _begins_rate(token: Token, behind: Token) -> bool:
+    """Return whether a word begins the rate of an attribute, ``d(x)``."""
+    return token.text.lower() == "d" and bool(behind) and behind.token_type == TokenType.L_PAREN
 
 
 def _is_name(token: Token) -> bool:
@@ -201,6 +211,7 @@ class ModelParser(WindowParser):
             behind.token_type == TokenType.EQ
             or behind.text.upper() == "WITHIN"
             or _begins_track(tokens[name], behind)
+            or _begins_rate(tokens[name], behind)
         )
         if not says and not is_inside:
             return False
@@ -210,8 +221,17 @@ class ModelParser(WindowParser):
     def _attribute(self, made: ModelClause, *, is_inside: bool) -> None:
         start, name = self._offset, self._name(f"MODEL needs an attribute, such as {_FORMS}")
         qualifier = ""
+        is_rate = _begins_rate(self._prev, self._curr)
+        if is_rate:
+            self._advance()
+            name = self._name(
+                "d( … ) needs the attribute whose rate it is, such as d(x) = a - b * x"
+            )
         if self._match(TokenType.DOT):
             qualifier, name = name, self._name("MODEL needs an attribute behind the point")
+        if is_rate and not (self._match(TokenType.R_PAREN) and self._curr
+                            and self._curr.token_type == TokenType.EQ):  # fmt: skip
+            self._refuse_next(f"the rate of {name!r} is written d({name}) = a - b * {name}")
         if name.lower() in (each.name.lower() for each in made.names):
             self._refuse(f"{name!r} is modelled twice", start)
         if not qualifier and _begins_track(self._prev, self._curr):
@@ -219,6 +239,9 @@ class ModelParser(WindowParser):
             made.track = self._track()
         if self._match(TokenType.EQ):
             made.equations[name] = self._equation(name, is_inside=is_inside)
+            if is_rate:
+                is_near = self._match_text_seq("WITHIN")
+                made.near[name] = self._bound() if is_near else ""
         elif self._match_text_seq("WITHIN"):
             made.bounds[name] = self._bound()
         elif self._curr and not self._ends_equation(is_inside=is_inside):
@@ -266,7 +289,7 @@ class ModelParser(WindowParser):
             return True
         if token.token_type == TokenType.VAR and (word in _OPTIONS or begins_output(token, behind)):
             return not is_call
-        return token.token_type in ENDS and not is_call
+        return token.token_type in ENDS and not (is_call and token.token_type in _CALLED)
 
     def _bound(self) -> str:
         start = self._offset
@@ -354,8 +377,11 @@ class ModelParser(WindowParser):
             self._once(made.places, "CHANGES", start, "SAMPLE")
             self._match_text_seq("ONLY")
             made.is_changes = True
+        elif self._match_text_seq("EARLY"):
+            self._once(made.places, "EARLY", start, EXACT)
+            made.is_early = True
         elif self._match_text_seq("EXACT"):
-            self._once(made.places, "EXACT", start)
+            self._once(made.places, "EXACT", start, "EARLY")
             made.is_exact = True
         elif self._match_text_seq("WITHIN"):
             self._once(made.places, "WITHIN", start, "PRECISION")
@@ -430,6 +456,8 @@ ENDS = frozenset(
     | {TokenType.LATERAL, TokenType.PIVOT, TokenType.UNPIVOT, TokenType.TABLE_SAMPLE}
 )
 """What cannot stand in an equation: there it ends, unless it is the name of a function."""
+_CALLED = frozenset({TokenType.LEFT, TokenType.RIGHT, TokenType.WINDOW})
+"""Those of them that may be the name of a function."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from eddyline.rules.description import changed
 from eddyline.rules.view import MAX_NAMED
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import History
-from eddyline.spark.models.laying import laid, schema_of
+from eddyline.spark.models.laying import as_final, laid, schema_of, with_revisions
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.rules.binding import RuleBinder, session_settings
 from eddyline.sql.parsing import quoted
@@ -141,11 +141,13 @@ class AlarmOperator(ModelOperator):
     def _schema(self) -> StructType:
         made = [each for each in MADE if each.name != DEFINITION]
         time = self._sources[0].time_type
-        return schema_of(self.asked.node.shape, [*made, *self.key_fields], time)
+        found = schema_of(self.asked.node.shape, [*made, *self.key_fields], time)
+        return with_revisions(found) if self.asked.is_early else found
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        return laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
+        found = laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
+        return as_final(found) if self.asked.is_early else found
 
     @property
     def text(self) -> str:

@@ -29,8 +29,10 @@ from pyspark.sql.types import (
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models.fitting.bounds import FitOptions, read_bounds, read_length
-from eddyline.models.fitting.declared import Declared, read_equations
+from eddyline.models.fitting.declared import ENDLESS_US, Declared, read_equations
 from eddyline.models.fitting.fit import Fit
+from eddyline.models.fitting.rates import Rate
+from eddyline.models.fitting.stored import Stored
 from eddyline.models.revisions import layout_of
 from eddyline.models.segments import COEF, ERR, FLAGS, RESERVED, TIMES
 from eddyline.models.solving import earth
@@ -144,7 +146,7 @@ def declare(
     key: str | Sequence[str] = (),
     time: str,
     model: Mapping[str, str],
-    horizon: Any,
+    horizon: Any = None,
     track: Any = None,
     within: Mapping[str, float | str] | None = None,
     lateness: str | None = None,
@@ -162,12 +164,18 @@ def declare(
         key: as for ``fit``.
         time: as for ``fit``.
         model: for each attribute a polynomial of ``t``, the seconds since the instant of the row,
-            whose coefficients are expressions over its columns.
-        horizon: for how long a row says something at most, such as ``10 minutes``, or seconds.
+            whose coefficients are expressions over its columns, or its rate, such as ``"d(x) = a -
+            b * x"``. There an attribute is its value at the instant, which begins with the row's;
+            it may have + - * /, ``pow``, ``exp``, ``ln``, ``sqrt``, ``abs``, ``sin``, ``cos``,
+            ``tan``, ``tanh``, ``least`` and ``greatest``. It is solved numerically, and cut where
+            it explodes; a stream counts that.
+        horizon: for how long a row says something at most, such as ``10 minutes``, or seconds;
+            None: until the next row of its entity, and the last one only at its instant.
         track: refused; the error says how a position is declared.
         within: how far a row's values may be from the model before it, which then goes on and the
             row makes none; an attribute without a bound has to be as predicted. None: every row
-            makes a segment, unless bounds of results ask for less (``Segments.within``).
+            makes a segment, unless bounds of results ask for less (``Segments.within``). Of a rate:
+            how near pieces are to its solution, a distance; every row makes a model then.
         lateness: as for ``fit``.
         results: as for ``fit``; early ones go up to the horizon.
         name: as for ``fit``.
@@ -198,25 +206,44 @@ def declare(
     equations = read_equations(model)
     check_keys(frame, keys, time, "declare")
     bounds = {} if within is None else read_bounds(within)
-    how = Declared(keys, time, equations, read_length("horizon", horizon), bounds)
+    horizon_us = ENDLESS_US if horizon is None else read_length("horizon", horizon)
+    how = Declared(keys, time, equations, horizon_us, bounds)
     for attribute, text in how.columns.items():
         check_attribute(attribute, keys)
-        what = f"models.declare: {attribute} = {equations[attribute].text}"
+        equation = equations[attribute]
+        is_rate = isinstance(equation, Rate)
+        what = f"models.declare: {equation.text if is_rate else f'{attribute} = {equation.text}'}"
+        if is_rate and attribute.lower() not in map(str.lower, frame.columns):
+            msg = (
+                f"{what}: it begins at the value in the row, and there is no such column: "
+                f"{unknown('column', attribute, frame.columns)}"
+            )
+            raise QueryError(msg, attribute=attribute)
         try:
             with unlogged():
-                kinds = frame.selectExpr(text, *equations[attribute].coefs).schema.fields[1:]
+                kinds = frame.selectExpr(text, *equation.coefs).schema.fields[1:]
         except AnalysisException as error:
             raise refused(what, error, attribute=attribute) from error
-        for coef, kind in zip(equations[attribute].coefs, kinds, strict=True):
+        for coef, kind in zip(equation.coefs, kinds, strict=True):
             if not isinstance(kind.dataType, NumericType | NullType):
                 of_type = f"{coef} is of type {kind.dataType.simpleString()}"
                 raise QueryError(f"{what}: {of_type}; give numbers", attribute=attribute)
     is_early = read_results(results, is_streaming=frame.isStreaming)
+    if is_early and how.is_endless:
+        msg = "early results go up to the horizon, and there is none: give horizon='2 minutes'"
+        raise OptionError(msg, horizon=horizon)
     return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
 
-def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
-    """Return segments that were written before.
+def read(
+    source: str | DataFrame,
+    *,
+    version: str | None = None,
+    lateness: str | None = None,
+    results: str = "final",
+    name: str = "models",
+) -> Segments:
+    """Return segments that were written before, or those of a stream as they come.
 
     Where segments of an entity overlap, that of the greatest version counts, and a tombstone takes
     back what it covers; of one version a segment counts before a tombstone. Without versions they
@@ -227,12 +254,16 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
             of ``Segments.to_df``, where an ``origin`` that is NULL is ``lo``; columns that are none
             of these are keys, but ``validated`` of ``el.models.latest``.
         version: the column of whole numbers that rise as segments are written, NULL before all;
-            None: that of early results (``version`` beside ``validated``), and none of others.
+            None: that of early results (``version`` beside ``validated``), and none of others. Of
+            a stream there is none: segments have to be final, and ``lo`` is their event time.
+        lateness: of a stream, as for ``fit``.
+        results: of a stream, as for ``fit``.
+        name: of the query of a stream.
 
     Raises:
         QueryError: a column is missing, or of another type. When the segments are used: two of an
             entity overlap, and nothing says which counts.
-        NotSupportedError: a key has texts of a collation.
+        NotSupportedError: a key has texts of a collation, or segments of a stream have versions.
         OptionError: an attribute has a name that results have themselves.
 
     Example:
@@ -251,6 +282,17 @@ def read(source: str | DataFrame, *, version: str | None = None) -> Segments:
     layout, version = layout_of(frame.columns, version)
     _check_types(frame, layout, version)
     shape = Shape(layout.keys, layout.attributes)
+    is_early = read_results(results, is_streaming=frame.isStreaming)
+    if frame.isStreaming:
+        if version is not None:
+            msg = (
+                f"segments of a stream are final, and these have versions ({version!r}), so that "
+                "later ones take them back; read them once written: el.models.latest(df), or make "
+                "the stream of results='final'"
+            )
+            raise NotSupportedError(msg, version=version)
+        how = Stored(layout.keys, layout.attributes)
+        return _segments(frame, shape, how, name, lateness, is_early=is_early)
     whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
     holding = Versions(whole, layout, version).holding
     return Segments(Graph.of(Source(whole, shape, holding=holding)))
@@ -290,7 +332,7 @@ def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
 def _segments(
     df: DataFrame,
     shape: Shape,
-    how: Fit | Declared,
+    how: Fit | Declared | Stored,
     name: str,
     lateness: str | None,
     *,

@@ -16,9 +16,10 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models import graph, steps
 from eddyline.models.entities.kept import CODE
 from eddyline.models.fitting.bounds import Bound, read_bounds, read_length
+from eddyline.models.fitting.splits import EQUAL, read_split
 from eddyline.models.revisions import BOUNDS
 from eddyline.models.segments import micros_of
-from eddyline.models.solving import earth
+from eddyline.models.solving import earth, expressions
 from eddyline.models.solving.text import split_condition
 from eddyline.models.steps import TIME, AverageDistance, DifferentEntities
 from eddyline.models.streams.plan import Sketch, StreamInput, StreamPlan
@@ -36,12 +37,12 @@ from eddyline.spark.models.graphs import (
     attributes_of,
     check_same,
     checked,
+    key_numbers,
     precise,
     read_columns,
     read_on,
     read_pair,
     read_said,
-    read_split,
     told,
 )
 from eddyline.spark.models.laying import Source, as_modelled, rows_to_fit
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, DataFrameWriter
 
+    from eddyline.models.fitting.splits import Split, SplitFunction
     from eddyline.spark.query import Query
 
 MOST_TIMES = 20
@@ -124,7 +126,7 @@ class Segments(WithAlarms):
                 of positions ``speed(track)``, ``distance(track, 47.6, -122.3)``, ``lat(track)``,
                 ``lon(track)``, ``east`` and ``north`` of a place), with AND, OR and NOT; joined to
                 these by AND, conditions on keys, which leave entities out before anything is
-                solved.
+                solved. Keys that are numbers may stand beside attributes: ``x > most``.
 
         Raises:
             QueryError: it cannot be read, or names what there is not; the message shows where.
@@ -134,12 +136,13 @@ class Segments(WithAlarms):
             >>> segments.where("lat > 40.5 AND d(lat) > 0 AND vessel <> 7")  # doctest: +SKIP
         """
         text = checked_text("condition", condition)
-        native, solved = split_condition(text, self.attributes, self.keys)
+        native, solved = split_condition(text, self.attributes, self.keys, mixes=True)
         graph = self._graph
         for each in native:
             graph = graph.of_entities(each)
         if solved is not None:
-            graph = graph.then(steps.Where(solved, text))
+            keys = key_numbers(graph, text, expressions.attributes(solved))
+            graph = graph.then(steps.Where(solved, text, keys))
         return Segments(graph)
 
     def select(self, *names: str, **columns: str) -> Segments:
@@ -147,8 +150,9 @@ class Segments(WithAlarms):
 
         Args:
             *names: attributes that are kept; ``"track"`` is a position.
-            **columns: expressions over attributes by the names of new ones; sums, products, whole
-                powers, ``d(x)``, and a speed or a distance of positions alone.
+            **columns: expressions over attributes, and keys that are numbers, by the names of new
+                ones; sums, products, whole powers, ``d(x)``, and a speed or a distance of positions
+                alone.
 
         Raises:
             QueryError: as for ``where``, or no attribute would be left.
@@ -164,7 +168,7 @@ class Segments(WithAlarms):
         self,
         bounds: Mapping[str, float | str],
         *,
-        split: str = "equal",
+        split: str | SplitFunction | Split = "equal",
         ranges: Mapping[str, Any] | None = None,
     ) -> Segments:
         """Return the same segments, of models that are fitted as near as these bounds need.
@@ -178,8 +182,10 @@ class Segments(WithAlarms):
         Args:
             bounds: for attributes how far values may be off: in the attribute's unit, or a share of
                 the value, such as ``"1 %"``; for a position metres in any direction.
-            split: how an error is shared by what a value is computed of: ``equal``, or
-                ``gradient``, by how fast each changes; MACD ± 0.5 asks for a price ± 0.3.
+            split: how an error is shared by what a value is computed of: ``equal``,
+                ``gradient``, by how fast each changes, the name of one of an installed package, or
+                a function of the parts that returns their shares, see
+                ``eddyline.models.fitting.splits``; MACD ± 0.5 asks for a price ± 0.3.
             ranges: for attributes that are modelled the least and the greatest value of rows, and
                 by ``d(x)`` those of the change of x per second, which ``gradient`` needs. They are
                 taken to be a quarter wider, as models leave them a little. Results of rows outside
@@ -201,9 +207,9 @@ class Segments(WithAlarms):
         graph = self._graph
         shared = earth.of_track(read_bounds(bounds), graph.shape.attributes)
         asked = {attribute_of(graph, name): each for name, each in shared.items()}
-        by_pace = read_split(split)
-        said = read_said(graph, ranges or {}, by_pace=by_pace)
-        step = steps.Within(asked, by_pace, ranges_said=said)
+        shares = read_split(split)
+        said = read_said(graph, ranges or {}, by_pace=shares.needs_pace)
+        step = steps.Within(asked, shares, ranges_said=said)
         return Segments(checked(graph.then(step)))
 
     def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame | Query:
@@ -380,7 +386,7 @@ class Segments(WithAlarms):
         step = AverageDistance(axes, width, every, bool(covered), most)
         if within is not None:
             asked = {"distance": Bound.of("distance", within)}
-            graph = checked(graph.then(steps.Within(step.back(asked, {}, by_pace=False))))
+            graph = checked(graph.then(steps.Within(step.back(asked, {}, split=EQUAL))))
         return rows_of(graph.then(step))
 
     def min(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import NumericType
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import graph, steps
@@ -43,10 +44,11 @@ from eddyline.registry import checked_text, unknown
 from eddyline.spark.models import laying
 from eddyline.spark.models.laying import RawRows, Source, rows_to_fit
 from eddyline.spark.relation import micros_of
-from eddyline.sql.parsing import quoted
+from eddyline.sql.names import column_nodes
+from eddyline.sql.parsing import parse_condition, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructField
@@ -359,8 +361,6 @@ def _with_bounds(
 
 
 _PREFIXES = (COEF, ERR)
-SPLITS = ("equal", "gradient")
-"""How an error is shared by what a value is computed of."""
 
 
 def check_attribute(name: str, keys: Sequence[str]) -> None:
@@ -415,12 +415,43 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
         seen.add(name.lower())
     read: dict[str, Expression] = {}
     said: dict[str, str] = {}
+    keys: list[str] = []
     for name, text in texts.items():
-        found = read_attributes(name, checked_text(f"expression of {name!r}", text), attributes)
+        checked_text(f"expression of {name!r}", text)
+        own = key_numbers(graph, text) if name in columns else ()
+        keys += own
+        found = read_attributes(name, text, [*attributes, *own])
         read |= found
         said |= {each: f"{each} of {text}" if len(found) > 1 else text for each in found}
     earth.outputs(tuple(read))
-    return steps.Project(read, said)
+    return steps.Project(read, said, tuple(dict.fromkeys(keys)))
+
+
+def key_numbers(graph: Graph, text: str, names: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the keys that stand in an expression or a condition.
+
+    Args:
+        graph: has keys and attributes; a name of both is that of the attribute.
+        text: the expression, or the condition.
+        names: those in it, if they are known.
+
+    Raises:
+        QueryError: one is no number.
+    """
+    if names is None:
+        names = [each.name for each in column_nodes(parse_condition(text, "the expression"))]
+    known = {each.lower() for each in names} - {each.lower() for each in graph.shape.attributes}
+    if known.isdisjoint(map(str.lower, graph.shape.keys)):
+        return ()
+    found = [each for each in graph.key_fields if each.name.lower() in known]
+    for each in found:
+        if not isinstance(each.dataType, NumericType):
+            msg = (
+                f"{' '.join(text.split())}: key {each.name!r} is of type "
+                f"{each.dataType.simpleString()}; only numbers stand beside modelled attributes"
+            )
+            raise QueryError(msg, key=each.name)
+    return tuple(each.name for each in found)
 
 
 def read_pair(names: Sequence[str]) -> tuple[str, str]:
@@ -443,17 +474,6 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
             )
             raise OptionError(msg, names=names)
     return names[0], names[1]
-
-
-def read_split(given: str) -> bool:
-    """Return whether shares of an error are by how fast inputs change.
-
-    Raises:
-        OptionError: it is no way to share.
-    """
-    if given not in SPLITS:
-        raise OptionError(unknown("split", str(given), SPLITS), split=given)
-    return given == "gradient"
 
 
 def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:

@@ -22,6 +22,7 @@ from pyspark.sql.types import ArrayType, BooleanType, DoubleType, LongType, Stru
 
 from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import graph
+from eddyline.models.fitting.stored import Stored
 from eddyline.models.graph import SIDE
 from eddyline.models.revisions import BOUNDS, VALIDATED, VERSION
 from eddyline.models.segments import COEF, ERR, FLAGS, TIMES, TOMB, Layout, entity_blocks, gathered
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from eddyline.models.steps import DifferentEntities
     from eddyline.spark.models.files import FileModelRows
 
-    Maker = Fit | Declared
+    Maker = Fit | Declared | Stored
     """How rows become segments."""
     Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -132,6 +133,7 @@ class Source:
     def reading(self) -> FileModelRows | None:
         """Return what reads the files of the rows; None if Spark does."""
         assert self.maker is not None
+        assert not isinstance(self.maker, Stored)  # of streams alone
         return FitOfFiles(self.maker, self.lane, self.conditions).rows_to_read(self.every.df)
 
     @property
@@ -187,6 +189,7 @@ def as_modelled(
     schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
+        assert not isinstance(how, Stored)  # of streams alone
         task, reading = _solving(node, [first.shape], how.tables), first.reading()
         if reading is not None:
             return segments_of_files(first.df.sparkSession, reading, task, schema)
@@ -318,14 +321,15 @@ def _solving(
     return over_tables(lambda tables: graph.solved(tables, node, layouts), keys, read)
 
 
-def rows_to_fit(rows: DataFrame, how: Maker, *more: str) -> DataFrame:
+def rows_to_fit(rows: DataFrame, how: Maker, *more: str, instant: str | None = None) -> DataFrame:
     """Return the columns that are read of rows, and others as SQL.
 
-    Rows without an instant are in no segment.
+    Rows without an instant are in no segment. ``instant`` is a column that has it where the time
+    is hidden, as that of rows which only tell the time.
     """
     columns = [*map(quoted, dict.fromkeys((*how.keys, how.time)))]
     columns += [f"{text} AS {quoted(name)}" for name, text in how.columns.items()]
-    return rows.where(_column(how.time).isNotNull()).selectExpr(*columns, *more)
+    return rows.where(_column(instant or how.time).isNotNull()).selectExpr(*columns, *more)
 
 
 def _together(sources: Sequence[Source]) -> DataFrame:
@@ -555,7 +559,7 @@ def without_label(segments: DataFrame) -> DataFrame:
     """Return segments without what ``latest`` says beside them."""
     fields = segments.schema.fields
     labels = [each.name for each in fields if (each.metadata or {}).get(_IS_LABEL)]
-    return segments.drop(*labels)
+    return segments.drop(*labels) if labels else segments
 
 
 def _identity(columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]:

@@ -19,9 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
-from eddyline.errors import QueryError
+from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET, Reading
 from eddyline.models.entities.kept import CODE
+from eddyline.models.fitting.declared import Declared
 from eddyline.models.graph import SIDE
 from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
@@ -34,6 +35,7 @@ from eddyline.models.streams.plan import (
 )
 from eddyline.models.streams.view import ModelView, told_bounds, waiting_rows
 from eddyline.options import ModelOptions
+from eddyline.query.steps import made_by
 from eddyline.report import models as words
 from eddyline.spark.analysis import arrow_schema, table_schema
 from eddyline.spark.bucketed import REPORT, REPORTED, StreamOperator, as_sent
@@ -53,9 +55,11 @@ from eddyline.spark.models.laying import (
     with_revisions,
 )
 from eddyline.spark.models.task import ModelWorker
+from eddyline.spark.operator import UnboundedState
 from eddyline.spark.relation import lateness_rule, micros_of
 from eddyline.spark.row_tests import check_settings
 from eddyline.spark.task_results import ArrowStep
+from eddyline.spark.union import KEPT, MICROS, OWN, part_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -73,6 +77,7 @@ if TYPE_CHECKING:
     from eddyline.spark.arrow_tasks import Tasks
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Clock, Observed, Operator, Pending, Site
+    from eddyline.spark.union import Part
     from eddyline.state.manifest import StatePart
 
 COUNTS = "counts"
@@ -136,27 +141,28 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         self.before = ()
 
     def _of_several(self, site: Site) -> None:
-        relations = [site.relations[each] for each in self.step.inputs]
+        parts = {each: _part(each, site) for each in self.step.inputs}
         self._sources = tuple(
-            Source(relation.df, each.shape, each.maker)
-            for relation, each in zip(relations, self.step.plan.inputs, strict=True)
+            Source(part.rows(0).drop(*OWN), each.shape, each.maker)
+            for part, each in zip(parts.values(), self.step.plan.inputs, strict=True)
         )
-        self._arriving = arriving = Arriving(self._sources, self.step.inputs)
+        self._arriving = arriving = Arriving(self._sources, tuple(parts.values()))
         self.source = arriving.streams
         streams = {
-            name: each
-            for name, each in zip(self.step.inputs, relations, strict=True)
-            if each.time is not None
+            name: each.relation for name, each in parts.items() if each.relation.time is not None
         }
-        lateness = lateness_rule(streams)
-        without = tuple(name for name, each in streams.items() if each.lateness is None)
+        lateness = lateness_rule(streams, {name: parts[name].stream for name in streams})
+        without = dict.fromkeys(
+            parts[name].stream for name, each in streams.items() if each.lateness is None
+        )
         self._micros = F.col(MICROS)
         clock = StreamClock(
             lateness,
             self.source,
             self._micros,
             F.col(SIDE),
-            without_lateness=without,
+            without_lateness=tuple(without),
+            passing=lambda rows: rows.where(KEPT),
             is_local=isinstance(self._sources[0].time_type, TimestampNTZType),
         )
         self.rows_clock = self.asked_clock = clock
@@ -171,6 +177,22 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         else:
             operator.follow_stream(site)
         return operator
+
+    @property
+    def unbounded(self) -> tuple[UnboundedState, ...]:  # type: ignore[override]
+        """What is kept for ever: models without a horizon hold back what is joined with them."""
+        inputs = zip(self.step.inputs, self.step.plan.inputs, strict=True)
+        names = [
+            n for n, each in inputs if isinstance(each.maker, Declared) and each.maker.is_endless
+        ]
+        return tuple(
+            UnboundedState(
+                f"models of {name!r} have no horizon: of an entity without another row the last "
+                "one is kept for ever, and with it all segments that it may still be joined with",
+                "give HORIZON 10 MINUTES, or horizon='10 minutes' of models.declare",
+            )
+            for name in names
+        )
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result."""
@@ -307,7 +329,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         static = self._arriving.static
         if static is not None and not self.part.buckets:
             rows = rows.unionByName(static, allowMissingColumns=True)
-        return rows.drop(MICROS).selectExpr("*", code).selectExpr("*", bucket)
+        return rows.where(KEPT).drop(MICROS, KEPT).selectExpr("*", code).selectExpr("*", bucket)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
@@ -406,8 +428,26 @@ def _check_names(step: ModelStep, query: str) -> None:
 # -- what comes to the buckets --------------------------------------------------------------------
 
 
-TIME, MICROS = "__time", "__micros"
-"""The time of a row of any stream, as it is and as its instant (µs)."""
+TIME = "__time"
+"""The time of a row of any stream, as it is; ``MICROS`` is its instant."""
+
+
+def _part(name: str, site: Site) -> Part:
+    """Return one of several inputs.
+
+    Raises:
+        NotSupportedError: it takes more than conditions and columns in SQL.
+    """
+    made = made_by(site.before, len(site.before), name)
+    found = part_of(made, site)
+    if found is None:
+        msg = (
+            f"query {site.query!r} joins models of several inputs, and {name!r} calls Python, "
+            "aggregates or joins rows before they are modelled; write its results with a query of "
+            "their own, and read these as a stream"
+        )
+        raise NotSupportedError(msg, query=site.query, input=name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -415,18 +455,19 @@ class Arriving:
     """The inputs of a graph as one DataFrame: the streams, then the others."""
 
     sources: tuple[Source, ...]
-    names: tuple[str, ...]
+    parts: tuple[Part, ...]
+    """For each the rows that it is made of, and the conditions on these."""
 
     @property
     def streams(self) -> DataFrame:
-        """The rows of the streams."""
+        """The rows of the streams; ``KEPT`` says which pass the conditions on their stream."""
         return united([self._rows(at) for at, each in enumerate(self.sources) if each.maker])
 
     @cached_property
     def static(self) -> DataFrame | None:
         """The segments of the inputs that are no streams; None if there are none."""
         found = [self._segments(at) for at, each in enumerate(self.sources) if not each.maker]
-        return united(found) if found else None
+        return united(found).withColumn(KEPT, F.lit(True)) if found else None
 
     @property
     def columns(self) -> tuple[dict[str, str], ...]:
@@ -443,9 +484,8 @@ class Arriving:
     def _rows(self, at: int) -> DataFrame:
         source = self.sources[at]
         assert source.maker is not None
-        micros = micros_of(source.df, source.maker.time, self.names[at])
-        rows = rows_to_fit(source.df.withColumn(MICROS, micros), source.maker, MICROS)
-        return self._tagged(rows, at, MICROS)
+        rows = rows_to_fit(self.parts[at].rows(at), source.maker, MICROS, KEPT, instant=MICROS)
+        return self._tagged(rows, at, MICROS, KEPT)
 
     def _segments(self, at: int) -> DataFrame:
         return self._tagged(self.sources[at].segments, at)

@@ -109,12 +109,6 @@ def query_of(
     if not given.is_streaming:
         msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    if any(each.is_streaming and each.maker is None for each in given.sources):
-        msg = (
-            "segments are read from tables or files; rows of a stream are fitted or declared: "
-            "el.models.fit(…), el.models.declare(…)"
-        )
-        raise NotSupportedError(msg)
     given = settled(precise(given, measures=False))
     conditions = _conditions(given)
     roots, node = given.placed

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from functools import cached_property
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -21,18 +23,19 @@ from eddyline.options import FilterOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import RESULT, FilterStep, ProjectStep, ReadStep, inlined
-from eddyline.spark.analysis import column_types
+from eddyline.spark.analysis import column_types, refused, unlogged
 from eddyline.spark.filters.conjunction import all_of
 from eddyline.spark.models.fitting import declare, fit, read
 from eddyline.spark.models.frame import Segments
 from eddyline.spark.relation import Relation
-from eddyline.sql.parsing import at, on_one_line, place
+from eddyline.sql.parsing import at, on_one_line, place, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eddyline.models.sql.exact import ExactPart, ExactQuery
     from eddyline.models.sql.scope import ModelQuery, Node
+    from eddyline.query.predicates import Predicate
     from eddyline.query.select.statement import Statement
     from eddyline.query.steps import Step
     from eddyline.spark.query import Catalog, Query
@@ -76,6 +79,11 @@ def rows_of_models(
     return {name: rows for name, rows in found.items() if rows is not None}
 
 
+JOINED = "__joined"
+"""The column that says whether a row is joined with a row of each table; also with a number: of
+one."""
+
+
 class _Planned:
     def __init__(
         self, selects: Sequence[Statement], known: Catalog, options: Mapping[str, Any]
@@ -84,6 +92,7 @@ class _Planned:
         self._text = selects[0].text
         self._sources: list[tuple[Made, Segments, DataFrame]] = []
         """What segments are made of, the segments, and the rows."""
+        self._joined: dict[Made, Relation] = {}
 
     @cached_property
     def _query(self) -> ModelQuery:
@@ -96,16 +105,16 @@ class _Planned:
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
         """Return the stem of the query's name, its steps, and the relations that they read."""
         mades = [*made_in(self._query.node)]
-        are_streams = {self._is_stream(each.stream) for each in mades}
-        if len(are_streams) > 1:
-            message = "models of a stream and of a table in one query are not supported"
-            raise self._at(NotSupportedError(message), mades[-1].start)
-        stem = mades[0].stream
-        if are_streams.pop():
-            self._check_stream(mades)
-            result = self._known.results.get(stem)
-            own = {stem: self._known.relations[stem]} if result is None else result.relations
-            return stem, [*self._of_stream(), *self._after(stem)], own
+        streams = [each for each in mades if self._is_stream(each.stream)]
+        stem = (streams or mades)[0].stream
+        early = self._query.early_at
+        if streams:
+            self._check_streams(streams)
+            found, own = self._of_streams(stem)
+            return stem, [*found, *self._after(stem)], own
+        if early is not None:
+            message = "EARLY is of streams; of tables all results are final: leave it out"
+            raise self._at(OptionError(message), early)
         plain = on_one_line(self._text).encode()
         name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
         found = self._built(self._query.node)
@@ -150,65 +159,106 @@ class _Planned:
 
     # -- streams ----------------------------------------------------------------------------------
 
+    def _relation(self, made: Made) -> Relation:
+        """Return the stream or table of a source, with what is joined to its rows."""
+        relation = self._known.relations[made.stream]
+        if not made.tables:
+            return relation
+        if made not in self._joined:
+            self._joined[made] = replace(relation, df=self._with_tables(made, relation.df))
+        return self._joined[made]
+
+    def _with_tables(self, made: Made, rows: DataFrame) -> DataFrame:
+        """Return rows with the columns of tables that are joined to them.
+
+        All rows stay, as they tell the time; ``JOINED`` says which have a row of each table.
+        """
+        found = rows.alias(made.name)
+        columns, flags = [f"{quoted(made.name)}.*"], []
+        for number, each in enumerate(made.tables):
+            if self._is_stream(each.table):
+                message = (
+                    f"{each.table!r} is a stream without MODEL; a model is joined with another "
+                    "model, or with a table"
+                )
+                raise self._at(NotSupportedError(message), each.start)
+            result = self._known.results.get(each.table)
+            table = self._known.relations[each.table].df if result is None else result.to_df()
+            flag = f"{JOINED}{number}"
+            right = table.withColumn(flag, F.lit(True)).alias(each.name)
+            asked = " AND ".join(f"({text})" for text in each.conditions) or "true"
+            try:
+                with unlogged():
+                    found = found.join(right, F.expr(asked), "left")
+            except AnalysisException as error:
+                named = self._at(refused(f"the join with {each.name}", error), each.start)
+                raise named from error
+            name = quoted(each.name)
+            columns += [f"{name}.{quoted(own)} AS {quoted(key)}" for own, key in each.columns]
+            flags.append(f"{quoted(flag)} IS NOT NULL")
+        return found.selectExpr(*columns, f"{' AND '.join(flags)} AS {JOINED}")
+
     def _is_stream(self, name: str) -> bool:
         made = self._known.results.get(name)
         return name in self._known.streams if made is None else bool(made.streams)
 
-    def _check_stream(self, mades: Sequence[Made]) -> None:
-        """Refuse segments, several models in a query, and those without what a gap is."""
-        first = mades[0]
+    def _check_streams(self, mades: Sequence[Made]) -> None:
+        """Refuse segments of streams, and fits without what a gap is."""
         for each in mades:
-            if each.read:
+            if each.read and self._known.times.get(each.stream) != "lo":
                 message = (
-                    "segments are read from tables or files; rows of a stream are fitted or "
-                    "declared: MODEL x WITHIN 0.5, or x = x + vx * t"
+                    f"segments of the stream {each.stream!r} are ordered by lo: engine.stream("
+                    f"{each.stream!r}, …, time='lo')"
                 )
-                raise self._at(NotSupportedError(message), each.start)
-            if each.stream != first.stream:
+                raise self._at(QueryError(message), each.start)
+            if each.bounds and each.max_gap_us is None:
                 message = (
-                    f"a query with MODEL reads one stream, and this one reads {first.stream!r} and "
-                    f"{each.stream!r}; join them in Python, each with its own lateness: el.models."
-                    "fit(…).join(el.models.fit(…), 'left.x < right.y')"
+                    "models of a stream need MAX GAP, such as MAX GAP 10 MINUTES: after so long "
+                    "without a row the last segment of an entity is over"
                 )
-                raise self._at(NotSupportedError(message), each.start)
-            if each != first:
-                message = (
-                    "models of a stream are made once in a query, of rows that all sides take; "
-                    "the sides of this one have other models or conditions on rows: write the "
-                    "same ones, or join them in Python: el.models.fit(…).join(el.models.fit(…))"
-                )
-                raise self._at(NotSupportedError(message), each.start)
-        if first.bounds and first.max_gap_us is None:
-            message = (
-                "models of a stream need MAX GAP, such as MAX GAP 10 MINUTES: after so long "
-                "without a row the last segment of an entity is over"
-            )
-            raise self._at(OptionError(message), first.start)
+                raise self._at(OptionError(message), each.start)
 
-    def _of_stream(self) -> list[Step]:
-        """Return the steps that make the rows of results of a stream."""
+    def _of_streams(self, stem: str) -> tuple[list[Step], dict[str, Relation]]:
+        """Return the steps that make the rows of results of streams, and what they read."""
         found = self._built(self._query.node)
-        (made, _, rows) = self._sources[0]
-        with self._placed(made.start, made.places):
+        first = next(made for made, _, _ in self._sources if self._is_stream(made.stream))
+        with self._placed(first.start, first.places):
             query = found.query() if isinstance(found, Segments) else found
-        # What is asked of keys is a step that leaves rows out; these here are for analysis only.
-        assert all(each.df is rows for each in query.relations.values())
-        name = identifier(made.name)
-        result = self._known.results.get(made.stream)
-        steps: list[Step] = [ReadStep(made.stream, name)]
-        if result is not None:
-            steps = inlined(result.steps, name)
-        if made.predicates:
-            steps.append(FilterStep(name, made.predicates))
-        out = {RESULT: _models_of(made.stream)}
-        return [
-            *steps,
-            *(
-                each.renamed(lambda old: out.get(old, name))
-                for each in query.steps
-                if not isinstance(each, ReadStep)
-            ),
-        ]
+        mades = {id(rows): made for made, _, rows in self._sources}
+        names: dict[str, str] = {}
+        steps: list[Step] = []
+        own: dict[str, Relation] = {}
+        for old, relation in query.relations.items():
+            # What is asked of keys is a step that leaves rows out; these here are for analysis.
+            made = mades.get(id(relation.df))
+            assert made is not None or not relation.df.isStreaming
+            wanted = old if made is None else identifier(made.name)
+            names[old] = name = _not_in(names.values(), wanted)
+            inner: list[Step] = [ReadStep(old, name)]
+            reads: Mapping[str, Relation] = {old: relation}
+            if made is not None:
+                result = self._known.results.get(made.stream)
+                inner = [ReadStep(made.stream, name)]
+                reads = {made.stream: self._relation(made)} if result is None else result.relations
+                inner = inner if result is None else inlined(result.steps, name)
+            renamed = {
+                each: each if own.get(each, other) is other else _not_in(own, each)
+                for each, other in reads.items()
+            }
+            own |= {renamed[each]: other for each, other in reads.items()}
+            steps += [
+                replace(each, stream=renamed[each.stream]) if isinstance(each, ReadStep) else each
+                for each in inner
+            ]
+            predicates = [] if made is None else self._predicates(made)
+            steps += [FilterStep(name, tuple(predicates))] if predicates else []
+        out = {RESULT: _models_of(stem)}
+        steps += (
+            each.renamed(lambda old: out.get(old) or names.get(old, old))
+            for each in query.steps
+            if not isinstance(each, ReadStep)
+        )
+        return steps, own
 
     # -- segments ---------------------------------------------------------------------------------
 
@@ -238,24 +288,46 @@ class _Planned:
 
     def _rows(self, made: Made) -> DataFrame:
         """Return the rows of a source; those of a stream for analysis only."""
-        result, predicates = self._known.results.get(made.stream), made.predicates
+        result, predicates = self._known.results.get(made.stream), self._predicates(made)
+        if result is not None and made.tables:
+            message = (
+                f"{made.stream!r} has the results of a query; a table is joined to a stream "
+                "itself, before its rows are modelled: join it in that query"
+            )
+            raise self._at(NotSupportedError(message), made.tables[0].start)
         if self._is_stream(made.stream):
             if result is None:
-                return self._known.relations[made.stream].df
+                # Of two conditions on the rows of one stream there are two inputs.
+                return self._relation(made).df.select("*")
             return _as_stream(result)
-        df = self._known.relations[made.stream].df if result is None else result.to_df()
+        df = self._relation(made).df if result is None else result.to_df()
         known = {each.name for each in fields(FilterOptions)}
         own = {name: each for name, each in self._options.items() if name in known}
         return df.transform(all_of(*predicates, **own)) if predicates else df
 
     @staticmethod
-    def _made(made: Made, rows: DataFrame) -> Segments:
+    def _predicates(made: Made) -> list[Predicate]:
+        """Return what rows have to fulfil before they become segments."""
+        joined = [SqlPredicate(JOINED)] if made.tables else []
+        return [*joined, *made.predicates]
+
+    def _made(self, made: Made, rows: DataFrame) -> Segments:
+        results = "early" if rows.isStreaming and self._query.early_at is not None else "final"
         if made.read:
-            return read(rows)
+            return read(rows, results=results)
         if made.equations:
-            horizon = timedelta(microseconds=made.horizon_us or 0)
+            given = made.horizon_us
+            horizon = None if given is None else timedelta(microseconds=given)
             model = dict(made.equations)
-            return declare(rows, key=made.keys, time=made.time, model=model, horizon=horizon)
+            return declare(
+                rows,
+                key=made.keys,
+                time=made.time,
+                model=model,
+                horizon=horizon,
+                within=dict(made.near) or None,
+                results=results,
+            )
         gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
         within = {name: bound for name, bound in made.bounds if bound}
         others = [name for name, bound in made.bounds if not bound]
@@ -269,6 +341,7 @@ class _Planned:
             within=within or None,
             attributes=others,
             max_gap=gap,
+            results=results,
             **dict(made.options),
         )
 
@@ -294,6 +367,13 @@ def _called(of: Any, node: Call, arguments: list[Any], named: dict[str, Any]) ->
     if node.method == "select":  # its names may be those of arguments
         return of.select(*arguments, **named)
     return getattr(of, node.method)(*arguments, **named)
+
+
+def _not_in(taken: Iterable[str], name: str) -> str:
+    """Return a name, with a number if it is taken."""
+    names = (name if n == 1 else f"{name} {n}" for n in count(1))
+    known = {*taken}
+    return next(each for each in names if each not in known)
 
 
 def _models_of(stream: str) -> str:

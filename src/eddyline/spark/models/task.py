@@ -10,8 +10,8 @@ import pyarrow as pa
 from eddyline.lane.exchange import BUCKET
 from eddyline.models.entities.kept import CODE
 from eddyline.models.graph import SIDE
-from eddyline.models.streams.bucket import BucketBatch, EarlyBatch
-from eddyline.models.streams.plan import ANY, BucketState
+from eddyline.models.streams.bucket import BucketBatch, SharedBatch, early_batch
+from eddyline.models.streams.plan import ANY, BucketState, SharedPlan
 from eddyline.spark.bucketed import BucketWorker
 from eddyline.state.rows import as_kept
 
@@ -51,8 +51,9 @@ class ModelWorker(BucketWorker):
         )  # fmt: skip
         rows = self._inputs(_rows_of(arrived))
         if self.plan.is_early:
-            return EarlyBatch(*given, version=self.version), rows
-        return BucketBatch(*given), rows
+            return early_batch(self.plan)(*given, version=self.version), rows
+        kind = SharedBatch if isinstance(self.plan, SharedPlan) else BucketBatch
+        return kind(*given), rows
 
     def _inputs(self, rows: pa.Table | None) -> list[pa.Table | None]:
         """Return the rows of each input under their own names; None if none have come."""

@@ -7,6 +7,7 @@ belongs to (``PLACES``); ``router.SinkRouter`` gives the row to their sinks.
 
 * ``SharedFilters``: conditions are rules of one set, so tests that several queries use are
   evaluated once.
+* ``SharedModels``: rows become segments once, and each query solves what it asks on these.
 * ``SharedAggregates``: rows become cells once. Queries share cells if one groups by all that the
   other groups by; cells of the finest grouping are merged for the others.
 """
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 from eddyline.aggregates.functions import AGGREGATES, function_of
 from eddyline.aggregates.monoids import MONOIDS, Lists
@@ -28,6 +30,8 @@ from eddyline.aggregates.plan import PLACE
 from eddyline.aggregates.slides import Slides
 from eddyline.errors import EddylineError
 from eddyline.lane.results import with_places
+from eddyline.models import graph
+from eddyline.models.streams.plan import MEMBER, ModelStep, SharedModelStep, SharedPlan
 from eddyline.options import AggregateOptions, FilterOptions
 from eddyline.query.identity import Identity, together
 from eddyline.query.predicates import SqlPredicate
@@ -40,11 +44,13 @@ from eddyline.query.steps import (
     ProjectStep,
     ReadStep,
     SharedAggregateStep,
+    name_of,
     steps,
 )
 from eddyline.spark.aggregates.shared import members_of
 from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
+from eddyline.spark.models.laying import has_positions
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.operators import laid_out
 from eddyline.spark.query import Query
@@ -54,12 +60,13 @@ from eddyline.spark.run.job import settings_of
 from eddyline.spark.session import is_ansi
 from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.functions import NON_DETERMINISTIC, READ_BY, names_among
-from eddyline.sql.parsing import on_one_line
+from eddyline.sql.parsing import SparkText, on_one_line, parse_output, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame
+    from sqlglot import Expr
 
     from eddyline.filters.binding import Pinned
     from eddyline.query.steps import Step
@@ -457,8 +464,8 @@ class _Placed(Operator):
 
     name = "places"
 
-    def __init__(self, rows: DataFrame) -> None:
-        self._rows = rows
+    def __init__(self, rows: DataFrame, place: str = PLACE) -> None:
+        self._rows, self._place = rows, place
         """A DataFrame with the columns of its input, for analysis only."""
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
@@ -468,12 +475,135 @@ class _Placed(Operator):
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
         """How a table gets the place of each row."""
-        return ArrowStep(self.shape(self._rows), partial(with_places, PLACE, PLACES))
+        return ArrowStep(self.shape(self._rows), partial(with_places, self._place, PLACES))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return the rows with their places."""
-        return df.withColumn(PLACES, F.array(PLACE)).drop(PLACE)
+        return df.withColumn(PLACES, F.array(self._place)).drop(self._place)
 
 
-SCANS: tuple[type[SharedScan], ...] = (SharedFilters, SharedAggregates)
+class SharedModels(SharedScan):
+    """Queries of the same models of the same rows.
+
+    Args:
+        queries: one or more.
+        gone: those that shared models with them and left: what is kept of these goes.
+    """
+
+    words = "rows become segments once, and each query is solved on these"
+
+    def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:  # noqa: ARG002
+        first = queries[0]
+        self._queries = {each.name: each for each in queries}
+        self.names = tuple(self._queries)
+        asked = {name: _models_of(each) for name, each in self._queries.items()}
+        (given,) = asked[first.name].plan.inputs
+        members = tuple((name, each.plan.node) for name, each in asked.items())
+        plan = SharedPlan((given,), graph.Input(0, given.shape), members=members)
+        before = first.steps[: first.steps.index(asked[first.name])]
+        having = [
+            f"({MEMBER} <> {at} OR ({self._renamed(at, each.text)}\n))"
+            for at, query in enumerate(queries)
+            for step in query.steps[query.steps.index(asked[query.name]) :]
+            if isinstance(step, FilterStep)
+            for each in step.predicates
+        ]
+        shared = SharedModelStep(asked[first.name].inputs, plan)
+        self.steps: tuple[Step, ...] = (*before, shared)
+        if having:
+            self.steps += (FilterStep(shared.output, tuple(map(SqlPredicate, having))),)
+        name = f"models over {first.streams[0]}"
+        self.identity = Identity(name, (), {}, legacy=f"{name} {_family_of(first)}")
+        self.settings = first.settings
+        self._first = first
+        (stream,) = first.relations.values()
+        self.source = stream.narrowed([self.steps], routes=False).df
+
+    @staticmethod
+    def takes(query: Query) -> bool:
+        """Return whether a query makes models of one stream, solves them, and no more."""
+        kinds = [type(each) for each in query.steps if not isinstance(each, FilterStep)]
+        return kinds == [ReadStep, ModelStep, ProjectStep] and bool(query.streams)
+
+    @staticmethod
+    def folders(queries: Sequence[Query]) -> dict[str, str]:
+        """Return what those are called that make the same models of the same rows."""
+        return {each.name: f"{each.streams[0]}-models-{_family_of(each)}" for each in queries}
+
+    @staticmethod
+    def why_lone(query: Query) -> str:  # noqa: ARG004
+        """Return the reason why no other query over its stream may run with a query."""
+        return "no other of its options and trigger makes the same models of the same rows"
+
+    @staticmethod
+    def why_not(query: Query) -> str:
+        """Return the reason why a query cannot share its models; "" if it can."""
+        step = _models_of(query)
+        if step.plan.is_early:
+            return "it has results before they are final"
+        if has_positions(step.plan.node.shape):
+            return "it has positions, which Spark puts in degrees"
+        after = query.steps[query.steps.index(step) :]
+        filters = [each for each in after if isinstance(each, FilterStep)]
+        if not all(isinstance(one, SqlPredicate) for each in filters for one in each.predicates):
+            return "a condition on its results calls a Python function"
+        return ""
+
+    @staticmethod
+    def _renamed(at: int, text: str) -> str:
+        """Return SQL over the columns of a query as over those of all."""
+        tree = parse_output(text)
+
+        def named(node: Expr) -> Expr:
+            if not isinstance(node, exp.Column):
+                return node
+            column = SharedPlan.column(at, node.name)
+            return exp.column(exp.to_identifier(column, quoted=True))
+
+        found: str = tree.transform(named).sql(SparkText)
+        return found
+
+    def projections(self, query: Query) -> tuple[str, ...]:
+        """Return the output columns of a query, over the rows of all."""
+        at = self.names.index(query.name)
+        own = _columns_of(query).projections
+        return tuple(
+            f"{self._renamed(at, text)} AS {quoted(name_of(text))}"
+            if isinstance(parse_output(text), exp.Column)
+            else self._renamed(at, text)
+            for text in own
+        )
+
+    def operators(self) -> list[Operator]:
+        """Return the operators, with nothing learned yet."""
+        first = self._first
+        made = laid_out(self.steps, first.relations, first.name, first.options)
+        return [*made.make(), _Placed(made.shape, MEMBER)]
+
+    def shape(self) -> DataFrame:
+        """Return a DataFrame with the columns of the rows of all, for analysis only."""
+        first = self._first
+        made = laid_out(self.steps, first.relations, first.name, first.options)
+        return _Placed(made.shape, MEMBER).shape(made.shape)
+
+    def remove(self, *names: str) -> None:
+        """Let queries go: their results are computed as before, and given to nobody."""
+
+
+def _models_of(query: Query) -> ModelStep:
+    return next(each for each in query.steps if isinstance(each, ModelStep))
+
+
+def _family_of(query: Query) -> str:
+    """Return a digest that those queries have in common which may share models."""
+    step = _models_of(query)
+    (given,) = step.plan.inputs
+    before = query.steps[: query.steps.index(step)]
+    rows = [[each.text for each in one.predicates] for one in before if isinstance(one, FilterStep)]
+    options = sorted((name, repr(each)) for name, each in query.options.items())
+    facts = [query.streams[0], repr(given.maker), rows, step.plan.together, options]
+    return hashlib.blake2b(repr(facts).encode(), digest_size=4).hexdigest()
+
+
+SCANS: tuple[type[SharedScan], ...] = (SharedFilters, SharedAggregates, SharedModels)
 """All of them; a query is of the first that takes it."""

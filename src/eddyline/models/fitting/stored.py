@@ -1,0 +1,125 @@
+"""Segments that a stream has as rows, as ``Segments.to_df`` and queries of segments give them.
+
+The event time of such a row is ``lo``. Before an instant that event time has passed all segments
+are there that begin before it. So a segment is final when event time has passed its begin. Segments
+of an entity must not overlap. That is looked for: between batches an entity keeps until when its
+latest segment goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eddyline.errors import ModelError, OptionError
+from eddyline.models.fitting.fit import FitReport, Part
+from eddyline.models.segments import COEF, ERR, TOMB, Layout, ids_together, keyed, micros_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eddyline.data.arrays import Ints
+    from eddyline.models.fitting.bounds import Bound
+    from eddyline.models.segments import Keyed
+    from eddyline.models.solving.expressions import Range, Ranges
+
+LO, HI = "lo", "hi"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How the rows of a stream of segments become segments."""
+
+    keys: tuple[str, ...]
+    attributes: tuple[str, ...]
+    time: str = LO
+    within: Mapping[str, Bound] = field(default_factory=dict)
+    """None: how near segments are to rows was said where they were made."""
+    assumed: Mapping[str, Range] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are read, as SQL, besides keys and time."""
+        own = {"origin": f"coalesce(origin, {LO})", HI: HI, "is_point": "is_point", TOMB: TOMB}
+        for each in self.attributes:
+            own |= {name: f"`{name.replace('`', '``')}`" for name in (COEF + each, ERR + each)}
+        return own
+
+    @property
+    def wait_us(self) -> int:
+        """How long after a row it is certain that no later one is needed for its segment (µs)."""
+        return 0
+
+    def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Stored:  # noqa: ARG002
+        """Return it as it is.
+
+        Raises:
+            OptionError: bounds are asked.
+        """
+        for name, bound in asked.items():
+            msg = (
+                f"{name!r} would have to be within {bound}, but segments of a stream stay as near "
+                "to rows as they were fitted; ask within of el.models.fit(df, …), which makes them"
+            )
+            raise OptionError(msg, attribute=name, bound=str(bound))
+        return self
+
+    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
+        """Return the segments of rows; as of ``Fit``.
+
+        Raises:
+            ModelError: two of an entity overlap.
+        """
+        there = rows.filter(pc.invert(rows.column(TOMB)))
+        found = keyed(there, Layout(self.keys, self.attributes))
+        segments = found.segments
+        ids = segments.keys
+        ends = np.full(len(found.entities), np.iinfo(np.int64).min)
+        if known is not None and len(known) and len(there):
+            ids, before = ids_together([there, known], self.keys)
+            ends = np.full(int(max(ids.max(), before.max())) + 1, np.iinfo(np.int64).min)
+            ends[before] = micros_of(known.column(HI))
+        self._check(found, ids, ends)
+        np.maximum.at(ends, ids, segments.ends)
+        goes_on = np.flatnonzero((segments.ends == ends[ids]) & (segments.ends > until))
+        last = there.take(pa.array(goes_on)).select([*self.keys, HI])
+        kept = [last]
+        if known is not None and len(known):
+            later = micros_of(known.column(HI)) > until
+            replaced = np.isin(before, ids[goes_on]) if len(there) else np.zeros(len(known), bool)
+            kept.append(known.select([*self.keys, HI]).filter(pa.array(later & ~replaced)))
+        report = FitReport(len(there), len(there), n_without=len(rows) - len(there))
+        return Part(found, rows.slice(0, 0), pa.concat_tables(kept), report)
+
+    @staticmethod
+    def _check(given: Keyed, ids: Ints, ends: Ints) -> None:
+        """Raise ModelError if a segment begins before an earlier one of its entity ends."""
+        segments = given.segments
+        order = np.lexsort((segments.lo, ids))
+        own, lo = ids[order], segments.lo[order]
+        is_same = np.append(np.False_, own[1:] == own[:-1])[: len(own)]
+        before = np.where(is_same, np.append(0, segments.ends[order][:-1])[: len(own)], ends[own])
+        wrong = np.flatnonzero(before > lo)
+        if not wrong.size:
+            return
+        at = order[wrong[0]]
+        entity = given.entities.slice(int(segments.keys[at]), 1).to_pylist()[:1]
+        keys = {
+            name: each for name, each in (entity or [{}])[0].items() if not name.startswith("__")
+        }
+        begin, end = (
+            np.datetime64(int(each), "us") for each in (segments.lo[at], before[wrong[0]])
+        )
+        msg = (
+            f"segments of a stream overlap: of {keys or 'the one entity'} one begins at {begin}, "
+            f"and an earlier one goes to {end}; a stream has each stretch of time once, as "
+            "results='final' gives it"
+        )
+        raise ModelError(msg)
+
+    def __str__(self) -> str:
+        return f"segments of {', '.join(self.attributes)} as they come"

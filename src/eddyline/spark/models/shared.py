@@ -1,0 +1,36 @@
+"""Models of several queries over a stream, which are made once: rows of the results of all."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from eddyline.models.streams.plan import MEMBER, SharedPlan
+from eddyline.spark.bucketed import REPORT
+from eddyline.spark.models.graphs import fields_of
+from eddyline.spark.models.laying import schema_of
+from eddyline.spark.models.operator import ModelOperator
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class SharedModelOperator(ModelOperator):
+    """Runs a ``SharedModelStep``: ``MEMBER`` says which query a result is of."""
+
+    @cached_property
+    def _schema(self) -> StructType:
+        plan = self.step.plan
+        assert isinstance(plan, SharedPlan)
+        fields = [StructField(MEMBER, IntegerType())]
+        for at, (_, node) in enumerate(plan.members):
+            keys = fields_of(node, lambda each: self._sources[each.at].key_fields)
+            own = schema_of(node.shape, keys, self._sources[0].time_type)
+            fields += [StructField(plan.column(at, each.name), each.dataType) for each in own]
+        return StructType(fields)
+
+    def results(self, found: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned."""
+        return found.drop(REPORT)
