@@ -176,7 +176,7 @@ class Learner:
 
     def _learn(self, report: BucketReport, n_hot: dict[str, int], mine: frozenset[str]) -> None:
         number = len(self.seconds)
-        self.n_changes += len(self.tiers.step(report.ages, self.latest, number))
+        self.n_changes += len(self.tiers.step(report.ages, self.latest, number, report.n_rows))
         self.orders.step([report.disorder])
         self.clusters.step([report.spans], self.latest)
         closed = self.clusters.closed(self.latest)

@@ -409,7 +409,8 @@ class LeavingLoops:
         ages = merged(each.ages for each in reports)
         self._monitors.step(reports, ages)
         with self._monitors.learning():
-            entries = self.tiers.step(ages, latest, batch_id)
+            n_new = {n: sum(each.n_rows.get(n, 0) for each in reports) for n in ages}
+            entries = self.tiers.step(ages, latest, batch_id, n_new)
             entries += self._step_done(reports, latest, n_hot, batch_id)
         promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
         promises += [loop.promises for loop in self.done.values()]

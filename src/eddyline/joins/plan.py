@@ -416,6 +416,12 @@ class BatchPlan:
     probing: DropProbing | None = None
     """Choice of the new rows that are profiled; None if none is."""
 
+    def stays(self, name: str) -> int:
+        """Return how long after its event time a row of an input leaves its own window (µs)."""
+        asked = self.partners
+        is_awaited = asked is not None and asked.time is not None and name == asked.right
+        return self.lengths[name] - (asked.length if asked is not None and is_awaited else 0)
+
     @property
     def measures_ages(self) -> bool:
         """Whether the rows that are found are counted by age, or those in cold tiers alone."""

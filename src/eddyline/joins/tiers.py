@@ -87,6 +87,7 @@ class LearnedTiers(msgspec.Struct):
     spans: dict[str, int | None]
     n_cold: dict[str, int]
     since: dict[str, int]
+    came: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class TierChoice(Choice):
@@ -115,6 +116,8 @@ class TierChoice(Choice):
         self._bins: dict[str, dict[int, float]] = {name: {} for name in lengths}
         """Pairs by the bin of their age, by input, since ages last changed."""
         self._since: dict[str, int] = {}
+        self._n_came = dict.fromkeys(lengths, 0)
+        """New rows of each input in the batches that were measured."""
         self._promising: set[str] = set()
 
     @property
@@ -123,12 +126,19 @@ class TierChoice(Choice):
         return bool(self._promising) or any(span is not None for span in self.spans.values())
 
     def step(
-        self, ages: Mapping[str, AgeCounts], latest: Mapping[str, int], batch_id: int = -1
+        self,
+        ages: Mapping[str, AgeCounts],
+        latest: Mapping[str, int],
+        batch_id: int = -1,
+        n_new: Mapping[str, int] | None = None,
     ) -> list[JournalEntry]:
         """Take in what a batch found, and change the tiers if the evidence says so.
 
-        ``ages`` are of the rows that were found, by input; ``latest`` is the latest event time of
-        each stream (µs).
+        Args:
+            ages: of the rows that were found, by input.
+            latest: the latest event time of each stream (µs).
+            batch_id: the micro-batch, for the journal.
+            n_new: the new rows of each input.
         """
         before = dict(self.spans)
         self._note(ages)
@@ -142,6 +152,7 @@ class TierChoice(Choice):
                 note = self._promising.add if _promises(counts, length) else self._promising.discard
                 note(name)
                 self.bounds[name] = self.bounds[name].with_spans(counts.n_pairs, counts.bins)
+                self._n_came[name] += (n_new or {}).get(name, 0)
                 # What was measured long ago says little of the time that was seen since.
                 if not self.is_held:
                     self.spans[name] = self._span(name, length, seen - since)
@@ -158,10 +169,16 @@ class TierChoice(Choice):
         ]
 
     def _span(self, name: str, length: int, seen: int) -> int | None:
-        """Return for how long rows are to be hot, given the event time that was seen (µs)."""
+        """Return for how long rows are to be hot, given the event time that was seen (µs).
+
+        A row that is looked for costs no more than one that is hot. So where few pairs are found,
+        a whole window of rows is evidence, too: none of them was found when it was older.
+        """
         learned = self.bounds[name]
         if not learned.is_known:
-            return None
+            if self._n_came[name] < LEAST_PAIRS or seen < length:
+                return None
+            learned = learned.settled()
         now, span = self.spans[name], int(learned.bound * MARGIN)
         if now is not None and learned.bound <= now <= span * MARGIN:
             return now
@@ -298,7 +315,7 @@ class TierChoice(Choice):
 
     def snapshot(self) -> LearnedTiers:
         """Return the learned state."""
-        return LearnedTiers(self.bounds, self.spans, self.n_cold, self._since)
+        return LearnedTiers(self.bounds, self.spans, self.n_cold, self._since, self._n_came)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned; StateError if it is damaged."""
@@ -307,6 +324,7 @@ class TierChoice(Choice):
             self.bounds[name] = learned.bounds[name]
             self.spans[name] = learned.spans.get(name)
             self.n_cold[name] = learned.n_cold.get(name, 0)
+            self._n_came[name] = learned.came.get(name, 0)
             if name in learned.since:
                 self._since[name] = learned.since[name]
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from eddyline.data.arrays import distinct, starts_of
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.composites import SEED, Composites, rows_of_parts
+from eddyline.joins.operator.composites import SEED, Composites, asked_of, rows_of_parts
 from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BucketReport, JoinWork
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.operator.pipeline import PartnerAges
     from eddyline.joins.plan import BatchPlan, PartnerPlan
     from eddyline.query.query import Emits
     from eddyline.state.event_time import EventTime, OrderPlan
@@ -585,7 +586,7 @@ class PartnerBatch(BucketBatch):
             yield from BucketBatch._results(self, windows, news)
         runs = [*windows[asked.right], *([news[asked.right]] if asked.right in news else [])]
         due = self._due(news[asked.left].rows if asked.left in news else None)
-        yield from decided(asked, self.plan.graph, due, runs, self.report.work)
+        yield from decided(asked, self.plan.graph, due, runs, self.report.work, self._ages)
         yield from without_partner(asked, self._lonely)
 
     def _due(self, new: Rows | None) -> list[Rows]:
@@ -619,11 +620,12 @@ def decided(
     due: Sequence[Rows],
     runs: Sequence[SortedRun],
     work: JoinWork,
+    ages: PartnerAges | None = None,
 ) -> Iterator[pa.Table]:
     """Look up rows for which no partner can come any more.
 
     ``runs`` are the window of the second input, in which all their partners are. Look-ups are added
-    to ``work``.
+    to ``work``, ages of what is found to ``ages``.
 
     Returns:
         Tables with the columns of the first input, named ``input.column``: of the rows that are
@@ -634,13 +636,13 @@ def decided(
         for start in range(0, len(part), BLOCK_ROWS):
             block = np.arange(start, min(start + BLOCK_ROWS, len(part)))
             run = SortedRun.of(part.taken(block))
-            counts = _counted(asked, graph, run, runs, work)
+            counts = _counted(asked, graph, run, runs, work, ages)
             table = _named(asked, run.rows)
             if asked.found is None:
                 yield table.filter(pa.array((counts > 0) == (asked.kind == "semi")))
                 continue
             for rows in _pieces(counts):
-                lists = _found(asked, graph, run, rows, runs)
+                lists = _found(asked, graph, run, rows, runs, ages)
                 yield table.slice(rows.start, rows.stop - rows.start).append_column(FOUND, lists)
 
 
@@ -650,14 +652,26 @@ def _counted(
     run: SortedRun,
     runs: Sequence[SortedRun],
     work: JoinWork,
+    ages: PartnerAges | None,
 ) -> NDArray[np.int64]:
-    """Return how many rows equal keys find for each; where one decides, no more are counted."""
+    """Return how many rows equal keys find for each; where one decides, no more are counted.
+
+    Then only rows without a partner among the hot ones are looked up in the cold tier.
+    """
     started, rows = time.perf_counter_ns(), run.rows
     keys = Composites({SEED: np.arange(len(run))}, rows.codes, rows.starts, rows.ends)
-    look_up = LookUp.of(keys, graph.links((asked.left,), asked.right))
-    counts = look_up.counts(runs, len(run), 1 if asked.found is None else FOREVER)
+    links, is_one = graph.links((asked.left,), asked.right), asked.found is None
+    hot = [each for each in runs if not (is_one and each.is_cold)]
+    counts, n_cold = LookUp.of(keys, links).counts(hot, len(run), 1 if is_one else FOREVER), 0
+    left = np.flatnonzero(counts == 0)
+    if len(hot) < len(runs) and left.size:
+        cold = [each for each in runs if each.is_cold]
+        found = LookUp.of(keys.take(left), links).counts(cold, len(run), 1)
+        counts, n_cold = counts + found, int(found.sum())
     ns = time.perf_counter_ns() - started
     work.probe(asked.left, asked.right).add(len(run), int(counts.sum()), ns)
+    if ages is not None and is_one:
+        ages.decided(asked.right, runs, links, keys.take(np.flatnonzero(counts)), n_cold)
     return counts
 
 
@@ -667,6 +681,7 @@ def _found(
     run: SortedRun,
     rows: slice,
     runs: Sequence[SortedRun],
+    ages: PartnerAges | None,
 ) -> pa.Array:
     """Return what equal keys find for some rows, as lists."""
     counts, chosen = np.zeros(rows.stop - rows.start, np.int64), np.empty(0, np.int64)
@@ -674,6 +689,8 @@ def _found(
         first = Composites.from_rows(asked.left, run, rows, 0)
         links = graph.links((asked.left,), asked.right)
         pairs = first.join(asked.right, runs, links, ())
+        if ages is not None:
+            ages.found(asked.right, runs, pairs)
         own = pairs.rows[asked.left] - rows.start
         counts = np.bincount(own, minlength=counts.size)
         chosen = pairs.rows[asked.right][np.argsort(own, kind="stable")]
@@ -707,6 +724,7 @@ def _lists(
     fields = [kind.value_type.field(at) for at in range(kind.value_type.num_fields)]
     columns = [pa.nulls(chosen.size, field.type) for field in fields]
     if chosen.size:
+        runs, chosen = asked_of(runs, chosen)
         taken = rows_of_parts([run.rows.payload for run in runs], chosen)
         columns = [
             taken[field.name].combine_chunks().cast(field.type)

@@ -310,7 +310,7 @@ class ColdRows(Tier):
         plan, before, hot = self._plan, self._before, self._plan.spans.get(name)
         if hot is None or plan.moved is not None:
             return OpenedWindow([], before.all_runs(name), hot)
-        length, opened = plan.lengths[name], partial(self._open, name)
+        length, opened = plan.stays(name), partial(self._open, name)
         runs, until = before.runs.get(name, ()), horizon + length - hot
         parts = cooled(
             self._place.files,

@@ -268,15 +268,25 @@ class BoundJoin:
     def constrained(self) -> dict[str, int]:
         """The lengths of the windows of which constraints are used (µs), by input.
 
-        One that has no end is among them only where rows are dropped.
+        One that has no end is among them only where rows are dropped. In a join that is not inner a
+        row that is gone would make its partner a result: there no row is dropped.
         """
-        is_plain = self.step.kind == "inner" and not self.is_ordered
-        if not (self.options.constraints and self.options.adaptive and is_plain):
+        drops, is_inner = self.options.constraints == DISCARD, self.step.kind == "inner"
+        is_on = self.options.constraints and self.options.adaptive and not self.is_ordered
+        if not is_on or (drops and not is_inner):
             return {}
         every = {each.name: each.window.length for each in self.source.layouts}
-        lengths = {name: every[name] for name in self.timed if every[name] > 0}
-        drops = self.options.constraints == DISCARD
+        lengths = {name: every[name] for name in self._looked_in if every[name] > 0}
         return {name: us for name, us in lengths.items() if drops or us < LONGEST}
+
+    @property
+    def _looked_in(self) -> Sequence[str]:
+        """The streams in whose windows rows of another input are looked up."""
+        if self.step.kind == "inner":
+            return self.timed
+        if len(self.timed) < 2:
+            return ()
+        return self.timed if self.step.kind == "left" else self.timed[1:]
 
     # -- keys -----------------------------------------------------------------------------------
 

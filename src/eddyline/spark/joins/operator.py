@@ -154,7 +154,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self.graph,
             bound.lengths,
             bound.constrained,
-            bound.timed,
+            # Rows whose keys others have passed are asked for again when their window is over.
+            bound.timed if is_inner else (),
             bound.source.rough,
             {name: each.key for name, each in bound.keys.items()},
             drops=self.options.constraints == DISCARD,
@@ -804,9 +805,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             )
         elif self.options.constraints and not self.leaving.tiers.lengths:
             yield (
-                "constraints are not used: they need an inner join, a window of a length "
-                "([RANGE 10 MINUTES]) or 'discard', results that do not wait for event time, and "
-                "adaptive=True"
+                "constraints are not used: they need a window of a length ([RANGE 10 MINUTES]) or "
+                "'discard', ISTREAM without windows of N rows, and adaptive=True; 'discard' also "
+                "needs an inner join"
             )
         keyed = (each for each in self.bound.inputs if each.key is not None)
         if unused := [each for each in keyed if each.name not in self.bound.keys]:
