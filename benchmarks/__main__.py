@@ -31,12 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append(results.row(scenario, measurement, time.perf_counter() - started))
         print(results.line(rows[-1]), flush=True)
     facts = {**machine(), "quick": settings.quick}
-    if arguments.output:
-        results.write(arguments.output, facts, arguments.suite, rows)
     counts = {status: sum(each["status"] == status for each in rows) for status in get_args(Status)}
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     seconds = sum(each["seconds"] for each in rows)
     print(f"{told}; {seconds:.0f} s; commit {facts['commit']}, {facts['cores']} cores")
+    if arguments.output:
+        if arguments.add and arguments.output.exists():
+            ids = [each.id for each in scenarios(arguments.suite)]
+            rows = results.added(results.read(arguments.output), facts, rows, ids)
+        results.write(arguments.output, facts, arguments.suite, rows)
     return 1 if counts["failed"] or (arguments.strict and counts["short"]) else 0
 
 
@@ -77,6 +80,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("suite", choices=MODULES)
     command.add_argument("-k", dest="pattern", default="", help="only ids that match")
     command.add_argument("-o", dest="output", type=Path, help="write the results as JSON")
+    command.add_argument(
+        "--add", action="store_true", help="keep the other results of the file, with their commit"
+    )
     command.add_argument("--quick", action="store_true", help="less data: for a look")
     command.add_argument("--strict", action="store_true", help="exit with 1 if one is short")
     command.add_argument(

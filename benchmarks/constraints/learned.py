@@ -262,9 +262,17 @@ def told(found: dict[str, Any]) -> str:
     return (
         f"{found['n_results']:,} results, equal with and without; {found['n_found_cold']:,} found "
         f"cold; hot rows {np.mean(off):,.0f} to {np.mean(on):,.0f}; mean processor time of a batch "
-        f"{1e3 * np.mean(times['off']):.3g} to {1e3 * np.mean(times['on']):.3g} ms; "
+        f"{1e3 * np.mean(times['off']):.3g} to {1e3 * np.mean(times['on']):.3g} ms, with over "
+        f"without {quartiles(found)} in half of the batches; "
         f"{'; '.join(map(str, found['plan'].values()))}"
     )
+
+
+def quartiles(found: dict[str, Any]) -> str:
+    """Return the spread of the time of a batch with over without constraints."""
+    on, off = (np.array(found["seconds"][which]) for which in ("on", "off"))
+    low, high = np.quantile(on / off, [0.25, 0.75])
+    return f"{low:.3g}…{high:.3g}"
 
 
 def hot_ratio(found: dict[str, Any]) -> float:

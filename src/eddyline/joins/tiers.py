@@ -95,14 +95,16 @@ class TierChoice(Choice):
 
     Args:
         lengths: of each window that may have a cold tier (µs), by input; none if empty.
+        largest: the largest bound that is used (µs); None: one that keeps rows hot for MOST_HOT of
+            a window.
     """
 
     component = "constraints"
     why_unlogged = ""
     cost_unit = "windows of hot rows"
 
-    def __init__(self, lengths: Mapping[str, int]) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: Mapping[str, int], largest: int | None = None) -> None:
+        self.lengths, self._largest = lengths, largest
         # From what is seen on, not from the window's length down: where few pairs tell, that would
         # take long, and a bound that is too small costs time alone.
         self.bounds = {name: LearnedBound(HELD, 0) for name in lengths}
@@ -149,8 +151,8 @@ class TierChoice(Choice):
             if counts is not None:
                 self.n_cold[name] += counts.n_cold
             if counts is not None and counts.is_measured:
-                note = self._promising.add if _promises(counts, length) else self._promising.discard
-                note(name)
+                is_small = _promises(counts, self._most(length))
+                (self._promising.add if is_small else self._promising.discard)(name)
                 self.bounds[name] = self.bounds[name].with_spans(counts.n_pairs, counts.bins)
                 self._n_came[name] += (n_new or {}).get(name, 0)
                 # What was measured long ago says little of the time that was seen since.
@@ -182,8 +184,14 @@ class TierChoice(Choice):
         now, span = self.spans[name], int(learned.bound * MARGIN)
         if now is not None and learned.bound <= now <= span * MARGIN:
             return now
-        most = MOST_HOT * length * (1 if now is None else MARGIN)
+        most = self._most(length) * (1 if now is None else MARGIN)
         return span if span <= most and seen >= SEEN * span else None
+
+    def _most(self, length: int) -> float:
+        """Return for how long rows of a window are hot at most, if it has a cold tier (µs)."""
+        if self._largest is None:
+            return MOST_HOT * length
+        return min(MARGIN * self._largest, length)
 
     def _evidence(self, name: str) -> dict[str, Any]:
         learned = self.bounds[name]
@@ -287,7 +295,7 @@ class TierChoice(Choice):
                     together[number] = together.get(number, 0.0) + n * n_rows / n_pairs
             n = sum(n_rows for ages, n_rows in ages_held if name in ages)
             span = int(LearnedBound(HELD, 0).begun(n, together).bound * MARGIN)
-            spans[name] = span if n and span <= MOST_HOT * length else None
+            spans[name] = span if n and span <= self._most(length) else None
         return spans
 
     def take(self, plan: Mapping[str, int | None], evidence: Any) -> None:
@@ -334,10 +342,10 @@ def plain_tiers(plan: Mapping[str, int | None]) -> dict[str, str]:
     return {name: _text(name, span) for name, span in plan.items()}
 
 
-def _promises(counts: AgeCounts, length: int) -> bool:
-    """Return whether a bound that holds these pairs is small beside a window's length (µs)."""
+def _promises(counts: AgeCounts, most: float) -> bool:
+    """Return whether a bound that holds these pairs is no larger than one that is used (µs)."""
     allowed = (1 - HELD) * counts.n_pairs
-    return counts.n_pairs > 0 and n_beyond(counts.bins, int(MOST_HOT * length)) <= allowed
+    return counts.n_pairs > 0 and n_beyond(counts.bins, int(most)) <= allowed
 
 
 def _text(name: str, span: int | None) -> str:

@@ -134,7 +134,6 @@ class TieredPartners(PartnerOperator):
         plan = PartnerOperator.plan(self, number)
         return replace(plan, spans=spans, measures=self.draw(st.booleans()))
 
-
     def is_ending(self, name):
         return self.lengths()[name] < FOREVER
 

@@ -275,9 +275,7 @@ class PartnerAges:
         if self.measures and len(found):
             step = -(-len(found) // MEASURED_PAIRS)
             some = found.take(np.arange(0, len(found), step))
-            numbered = Composites(
-                {SEED: np.arange(len(some))}, some.codes, some.starts, some.ends
-            )
+            numbered = Composites({SEED: np.arange(len(some))}, some.codes, some.starts, some.ends)
             pairs = numbered.join(name, window, links, ())
             newest = np.full(len(some), ALWAYS)
             np.maximum.at(newest, pairs.rows[SEED], lives_of(window, pairs.rows[name])[0])

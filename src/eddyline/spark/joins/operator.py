@@ -159,6 +159,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             bound.source.rough,
             {name: each.key for name, each in bound.keys.items()},
             drops=self.options.constraints == DISCARD,
+            largest=bound.largest_k,
         )
         # What is dropped decides what is in the answer, and is learned of the rows that come.
         is_filtered = is_plain and self.options.adaptive and not self.leaving.discards.lengths
