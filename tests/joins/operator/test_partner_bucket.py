@@ -138,6 +138,7 @@ class TieredPartners(PartnerOperator):
         return self.lengths()[name] < FOREVER
 
 
+@pytest.mark.large
 @given(case=partner_cases(conditions=False), data=st.data())
 def test_any_tiers_give_the_definition(case, data):
     with TemporaryDirectory() as folder:

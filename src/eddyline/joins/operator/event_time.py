@@ -14,7 +14,7 @@ input is a stream, all rows are in one bucket, which sees how far its event time
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,15 +24,17 @@ import pyarrow.compute as pc
 from eddyline.data.arrays import distinct, starts_of
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.composites import SEED, Composites, asked_of, rows_of_parts
-from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
+from eddyline.joins.operator.pipeline import BLOCK_ROWS, PartnerAges, results
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BucketReport, JoinWork
-from eddyline.state.bucket_state import upkeep_of
+from eddyline.state.bucket_state import ColdRuns, upkeep_of
+from eddyline.state.cold_runs import read_filters, write_filter
 from eddyline.state.event_time import HeldRows, earlier, ended_until
 from eddyline.state.row_windows import (
     GROUP,
     RANK,
     Arrivals,
+    ColdRun,
     Groups,
     read_ends,
     read_groups,
@@ -52,7 +54,6 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.operator.pipeline import PartnerAges
     from eddyline.joins.plan import BatchPlan, PartnerPlan
     from eddyline.query.query import Emits
     from eddyline.state.event_time import EventTime, OrderPlan
@@ -73,6 +74,10 @@ class Kept:
     """The file of its ends; None if they are in the run, or still to be written."""
     has_new_ends: bool = False
     """Whether they are still to be written."""
+    is_cold: bool = False
+    """Whether its rows are hardly asked for."""
+    filter: RunFile | None = None
+    """The filter of the keys of a cold run; None if it is still to be written."""
 
 
 @dataclass(slots=True)
@@ -135,6 +140,7 @@ class OrderedBatch(BucketBatch):
         """Keep the windows as they are."""
         after, before = self.report.after, self.before
         after.runs, after.ends, after.groups = before.runs, before.ends, before.groups
+        after.cold = before.cold
 
     def _step(
         self, due: Mapping[str, Rows], since: int, until: int, latest: Mapping[str, int]
@@ -189,22 +195,35 @@ class OrderedBatch(BucketBatch):
     # -- the windows ----------------------------------------------------------------------------
 
     def _opened(self, name: str) -> list[Kept]:
-        """Return the runs of an input; those that are to be one have no file any more."""
-        files = self.before.runs.get(name, ())
+        """Return the runs of an input, the cold ones first; some become cold with this batch."""
         ends = {run_with(file): file for file in self.before.ends.get(name, ())}
+        filters = {
+            part.run.name: part.filter
+            for part in self.before.cold.get(name, ())
+            if part.run is not None
+        }
+        hot = self.plan.spans.get(name)
+        until = ALWAYS if hot is None else earlier(self.before.emitted_until, hot)
         opened = []
-        for file in files:
-            run = self._open(name, file)
-            if file.name in ends:
-                run = with_ends(run, read_ends(*self._where, ends[file.name]))
-            opened.append(Kept(run, file, ends.get(file.name)))
-        return opened
+        for file in self.before.all_runs(name):
+            run, own = self._open(name, file), ends.get(file.name)
+            now = run.rows.ends if own is None else read_ends(*self._where, own)
+            known = None if hot is None else filters.get(file.name)
+            is_cold = known is not None or (hot is not None and file.last_start < until)
+            if known is not None:
+                run = ColdRun(run, now, read_filters(*self._where, known))
+            elif own is not None:
+                run = with_ends(run, now)
+            opened.append(Kept(run, file, own, is_cold=is_cold, filter=known))
+        return sorted(opened, key=lambda each: not each.run.is_cold)
 
     def _emitted(
         self, since: int, until: int, due: Mapping[str, Rows], news: Mapping[str, SortedRun]
     ) -> Iterator[pa.Table]:
         """Yield what is emitted from an instant until just before another."""
         order = self._order
+        if self.plan.measures_ages:
+            self._ages = PartnerAges(self.plan, self.report)
         emission = Emission(
             self.plan.graph,
             self.plan.orders,
@@ -217,6 +236,7 @@ class OrderedBatch(BucketBatch):
             {name: _joinable(order, name, run) for name, run in news.items()},
             instants_of([rows for name, rows in due.items() if name in order.time.lateness]),
             self.report.work,
+            self._ages,
         )
         for found in emission.tables(order.emits):
             self.report.n_results += found.num_rows
@@ -231,17 +251,25 @@ class OrderedBatch(BucketBatch):
         every = [*self._windows[name], *([Kept(new)] if new is not None else [])]
         can_shrink = name in self._order.rows
         alive = [_alive(each, horizon, can_shrink=can_shrink) for each in every]
-        kept = self._merged(name, [each for each in alive if each is not None], horizon)
+        kept = []
+        for is_cold in (True, False):
+            mine = [each for each in alive if each is not None and each.is_cold == is_cold]
+            kept += self._merged(name, mine, horizon)
         for each in kept:
             if each.file is None:
                 each.file = self._write(each.run)
             elif each.has_new_ends:
                 ends = each.run.rows.ends
                 each.file, each.ends = write_ends(*self._where, each.file, ends)
+            if each.is_cold and each.filter is None:
+                each.filter = write_filter(*self._where, [each.file], [each.run])
         self._windows[name] = kept
         after = self.report.after
-        if kept:
-            after.runs[name] = tuple(each.file for each in kept if each.file is not None)
+        if hot := tuple(each.file for each in kept if each.file is not None and not each.is_cold):
+            after.runs[name] = hot
+        parts = (ColdRuns(each.filter, each.file) for each in kept if each.filter is not None)
+        if cold := tuple(parts):
+            after.cold[name] = cold
         if ends_files := tuple(each.ends for each in kept if each.ends is not None):
             after.ends[name] = ends_files
 
@@ -257,7 +285,7 @@ class OrderedBatch(BucketBatch):
         parts = [each for each in kept if each.file in upkeep.merge]
         others = [each for each in kept if each.file not in upkeep.merge]
         rows = _ending_from(Rows.together([each.run.rows for each in parts]), horizon)
-        return [Kept(run_of(rows)), *others]
+        return [Kept(run_of(rows), is_cold=parts[0].is_cold), *others]
 
     # -- groups ---------------------------------------------------------------------------------
 
@@ -366,6 +394,8 @@ def _joinable(order: OrderPlan, name: str, run: SortedRun) -> SortedRun:
     if name not in order.rows:
         return run
     rows, columns = run.rows, list(order.columns[name])
+    if isinstance(run, ColdRun):
+        return run.only(columns)
     return SortedRun(
         Rows(rows.codes, rows.starts, rows.ends, rows.payload.select(columns)), run.indexes
     )
@@ -383,7 +413,8 @@ def _ended(kept: Kept, arrivals: Arrivals) -> Kept:
         return kept
     now = rows.ends.copy()
     now[is_open[is_known]] = ends[is_known]
-    return Kept(with_ends(kept.run, now), kept.file, None, has_new_ends=True)
+    run = with_ends(kept.run, now)
+    return replace(kept, run=run, ends=None, has_new_ends=True)
 
 
 def _open_rows(run: SortedRun) -> NDArray[np.int64]:
@@ -408,7 +439,7 @@ def _alive(kept: Kept, horizon: int, *, can_shrink: bool) -> Kept | None:
     is_worth_it = kept.file is None or (can_shrink and n_gone * SHRINKS >= n_rows)
     if n_gone == 0 or not is_worth_it:
         return kept
-    return Kept(run_of(_ending_from(kept.run.rows, horizon)))
+    return Kept(run_of(_ending_from(kept.run.rows, horizon)), is_cold=kept.is_cold)
 
 
 AT = "_at"
@@ -434,6 +465,8 @@ class Emission:
     """Those at which a row of a stream came between the two; ascending, each once (µs)."""
     work: JoinWork
     """Counts of the probes, to which these are added."""
+    ages: PartnerAges | None = None
+    """Measures the ages of rows that are found; None if nobody asks."""
 
     def tables(self, emits: Emits) -> Iterator[pa.Table]:
         """Yield the results: see ``pipeline.results``; the instant of each is in ``_at``."""
@@ -450,7 +483,8 @@ class Emission:
     def _joined(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> Iterator[pa.Table]:
-        for found in results(self.graph, self.orders, windows, news, self.work):
+        found_by = results(self.graph, self.orders, windows, news, self.work, None, self.ages)
+        for found in found_by:
             # Bounds of ends let some pairs through that never live at one instant.
             lives = pc.less_equal(found["_start"], found["_end"])
             kept = found if pc.all(lives).as_py() else found.filter(lives)

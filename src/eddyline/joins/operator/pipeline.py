@@ -251,7 +251,7 @@ class PartnerAges:
         if name not in self.counts or not len(joined):
             return
         started, rows = work_ns(), joined.rows[name]
-        n_cold = len(window[0]) if window[0].is_cold else 0
+        n_cold = sum(len(run) for run in window if run.is_cold)
         n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
         bins = _bins(window, rows, joined.starts) if self.measures else {}
         self.counts[name].add(AgeCounts(rows.size, n_found, bins))
