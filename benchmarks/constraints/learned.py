@@ -142,6 +142,7 @@ class Learner:
             self.lengths,
             {},
             horizons,
+            lateness=dict.fromkeys(inputs, 0) if self.is_on else {},
             spans=spans,
             keys=self.unique,
             covers=mine,

@@ -95,13 +95,13 @@ def test_the_largest_k_that_a_person_allows_takes_the_place_of_half_a_window():
     assert loop.best_single([({"s": [N_PAIRS, []]}, N_PAIRS)]) == {"s": 0}
 
 
-def test_a_window_of_rows_of_which_none_was_found_when_it_was_older_is_evidence():
+def test_rows_of_which_none_was_found_when_it_was_older_are_evidence():
     loop, rng = TierChoice({"s": LENGTH, "t": LENGTH}), np.random.default_rng(0)
     for number in range(12):
         latest = dict.fromkeys("st", 100_000_000 * (number + 1))
         found = {"s": ages(1_000_000, rng=rng, n_pairs=9), "t": AgeCounts()}
         loop.step(found, latest, number, {"s": 500, "t": 20})
-        assert (loop.plan["s"] is None) == (number < 10), "a window of rows"
+        assert (loop.plan["s"] is None) == (number < 5), "half of a window of rows"
     assert 0 < loop.plan["s"] < 1_100_000
     assert loop.plan["t"] is None, "too few rows came"
     again = TierChoice({"s": LENGTH, "t": LENGTH})

@@ -374,6 +374,8 @@ class BatchPlan:
     horizons: Mapping[str, int | None] = field(default_factory=dict)
     """By input: rows that left their window before this instant (µs) can be dropped. None: drop
     all, no other input still receives rows."""
+    lateness: Mapping[str, int] = field(default_factory=dict)
+    """By how much the rows of each stream may be late that tell how far event time is (µs)."""
     grid: Grid = field(default_factory=lambda: Grid(()))
     """Cut of the rows into buckets; one bucket if omitted."""
     order: OrderPlan | None = None

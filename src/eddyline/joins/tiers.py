@@ -30,6 +30,7 @@ from eddyline.joins.plan import DoneCounts
 from eddyline.runtime.choice import KEPT, UNKNOWN_NS, Choice, Conditions, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.state.bucket_state import FAN_IN
+from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -174,11 +175,12 @@ class TierChoice(Choice):
         """Return for how long rows are to be hot, given the event time that was seen (µs).
 
         A row that is looked for costs no more than one that is hot. So where few pairs are found,
-        a whole window of rows is evidence, too: none of them was found when it was older.
+        rows are evidence, too, once time went on by as much as they may be hot: none of them was
+        found when it was older.
         """
         learned = self.bounds[name]
         if not learned.is_known:
-            if self._n_came[name] < LEAST_PAIRS or seen < length:
+            if self._n_came[name] < LEAST_PAIRS or seen < self._most(length):
                 return None
             learned = learned.settled()
         now, span = self.spans[name], int(learned.bound * MARGIN)
@@ -194,12 +196,13 @@ class TierChoice(Choice):
         return min(MARGIN * self._largest, length)
 
     def _evidence(self, name: str) -> dict[str, Any]:
-        learned = self.bounds[name]
+        learned, length = self.bounds[name], self.lengths[name]
+        window = {} if length == FOREVER else {"window_s": length / 1e6}
         return {
             "bound_s": learned.bound / 1e6,
             "n_pairs": learned.n_rows,
             "n_cold": self.n_cold[name],
-            "window_s": self.lengths[name] / 1e6,
+            **window,
         }
 
     def plain(self) -> dict[str, str]:

@@ -158,7 +158,7 @@ class OrderedBatch(BucketBatch):
         yield from self._emitted(since, until, due, news)
         for name in self.plan.graph.inputs:
             horizon = self._order.horizon(name, latest, until)
-            self._keep_window(name, news.get(name), horizon)
+            self._keep_window(name, news.get(name), horizon, until)
             self._keep_groups(name, released.get(name))
 
     # -- rows that come -------------------------------------------------------------------------
@@ -195,27 +195,24 @@ class OrderedBatch(BucketBatch):
     # -- the windows ----------------------------------------------------------------------------
 
     def _opened(self, name: str) -> list[Kept]:
-        """Return the runs of an input, the cold ones first; some become cold with this batch."""
+        """Return the runs of an input, the cold ones first."""
         ends = {run_with(file): file for file in self.before.ends.get(name, ())}
         filters = {
             part.run.name: part.filter
             for part in self.before.cold.get(name, ())
             if part.run is not None
         }
-        hot = self.plan.spans.get(name)
-        until = ALWAYS if hot is None else earlier(self.before.emitted_until, hot)
-        opened = []
+        opened, has_cold = [], self.plan.spans.get(name) is not None
         for file in self.before.all_runs(name):
             run, own = self._open(name, file), ends.get(file.name)
             now = run.rows.ends if own is None else read_ends(*self._where, own)
-            known = None if hot is None else filters.get(file.name)
-            is_cold = known is not None or (hot is not None and file.last_start < until)
+            known = filters.get(file.name) if has_cold else None
             if known is not None:
                 run = ColdRun(run, now, read_filters(*self._where, known))
             elif own is not None:
                 run = with_ends(run, now)
-            opened.append(Kept(run, file, own, is_cold=is_cold, filter=known))
-        return sorted(opened, key=lambda each: not each.run.is_cold)
+            opened.append(Kept(run, file, own, is_cold=known is not None, filter=known))
+        return sorted(opened, key=lambda each: not each.is_cold)
 
     def _emitted(
         self, since: int, until: int, due: Mapping[str, Rows], news: Mapping[str, SortedRun]
@@ -243,8 +240,10 @@ class OrderedBatch(BucketBatch):
             yield found
         self._profile(emission.windows, emission.news)
 
-    def _keep_window(self, name: str, new: SortedRun | None, horizon: int | None) -> None:
-        """Keep the rows of a window that may still be needed."""
+    def _keep_window(
+        self, name: str, new: SortedRun | None, horizon: int | None, until: int
+    ) -> None:
+        """Keep the rows of a window that may still be needed; runs that are too old become cold."""
         if horizon is None:
             self._windows[name] = []
             return
@@ -255,12 +254,14 @@ class OrderedBatch(BucketBatch):
         for is_cold in (True, False):
             mine = [each for each in alive if each is not None and each.is_cold == is_cold]
             kept += self._merged(name, mine, horizon)
+        span = self.plan.spans.get(name)
         for each in kept:
             if each.file is None:
                 each.file = self._write(each.run)
             elif each.has_new_ends:
                 ends = each.run.rows.ends
                 each.file, each.ends = write_ends(*self._where, each.file, ends)
+            each.is_cold |= span is not None and each.file.last_start < earlier(until, span)
             if each.is_cold and each.filter is None:
                 each.filter = write_filter(*self._where, [each.file], [each.run])
         self._windows[name] = kept
