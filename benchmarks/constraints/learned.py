@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -101,8 +101,7 @@ class Learner:
         self.tiers.is_held = AGES not in self.rules
         self.done = {rule: DoneChoice(rule) for rule in (PASSED, CLOSED, MATCHED)}
         self.monitors = MonitorBudget()
-        inputs = self.graph.inputs
-        asked = watched(self.graph, self.tiers.lengths, inputs, ())
+        asked = watched(self.graph, self.tiers.lengths, self._single, ())
         self.orders = ValueOrders(asked)
         self.clusters = Clusters(asked, self.lengths)
         self.unique = {
@@ -110,6 +109,19 @@ class Learner:
             for name, key in self.keys.items()
             if self.is_on
         }
+
+    @property
+    def _single(self) -> Collection[str]:
+        """The inputs whose rows may leave one by one."""
+        return self.graph.inputs
+
+    def planned(self, plan: BatchPlan) -> BatchPlan:
+        """Return how a batch is joined."""
+        return plan
+
+    def task(self, plan: BatchPlan) -> BucketBatch:
+        """Return the work of a batch."""
+        return BucketBatch(plan, self.manifests.place("join"), self.state)
 
     def _rows(self, name: str, codes: Sequence[Ints], at: Ints) -> Rows:
         by_class = dict(zip(self.graph.classes_of[name], codes, strict=True))
@@ -153,7 +165,7 @@ class Learner:
             measures=self.monitors.may,
             leaving=leaving,
         )
-        task = BucketBatch(plan, self.manifests.place("join"), self.state)
+        task = self.task(self.planned(plan))
         results = list(task.run(rows))
         self.state = task.report.after
         part = JoinPart(Grid((1,)), {0: self.state})
@@ -173,7 +185,8 @@ class Learner:
         self.cold.append(sum(each.n_cold for each in task.report.ages.values()))
         self.found.append(sum(found.num_rows for found in results))
         for found in results:
-            self._sum({name: found[f"{name}.at"].to_numpy() for name in inputs})
+            there = [name for name in inputs if f"{name}.at" in found.column_names]
+            self._sum({name: found[f"{name}.at"].to_numpy() for name in there})
 
     def _learn(self, report: BucketReport, n_hot: dict[str, int], mine: frozenset[str]) -> None:
         number = len(self.seconds)
@@ -215,6 +228,7 @@ def compared(
     graph: JoinGraph = GRAPH,
     warm: int,
     held: str = "",
+    join: Callable[..., Learner] = Learner,
 ) -> tuple[Learner, Learner, dict[str, Any]]:
     """Let a join with constraints and one without take turns, batch by batch.
 
@@ -225,6 +239,7 @@ def compared(
         graph: the join.
         warm: batches that are not counted, in which windows fill.
         held: the rule by which rows go cold whatever it takes, if any.
+        join: makes either.
 
     Returns:
         Both, and what was measured, as plain values.
@@ -233,8 +248,8 @@ def compared(
         AssertionError: they answer differently.
     """
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        on = Learner(one, lengths, is_on=True, keys=keys or {}, graph=graph, held=held)
-        off = Learner(other, lengths, is_on=False, graph=graph)
+        on = join(one, lengths, is_on=True, keys=keys or {}, graph=graph, held=held)
+        off = join(other, lengths, is_on=False, graph=graph)
         for number, arrived in enumerate(batches()):
             for each in (on, off) if number % 2 else (off, on):
                 each.batch(arrived)

@@ -60,6 +60,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "constraints": (
         "learned",
+        "waiting",
         "thesis",
         "discard",
         "expressway",

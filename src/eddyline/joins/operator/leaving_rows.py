@@ -322,7 +322,9 @@ class ColdRows(Tier):
         )
         keys, opened = plan.graph.classes_of[name], partial(self._open, name)
         tier = ColdTier(self._place.files, self._place.runs, parts, keys, opened)
-        return OpenedWindow([tier] if parts else [], stay, hot)
+        # Rows are not asked for before the rows that wait for them are due.
+        waits = plan.lengths[name] - plan.stays(name)
+        return OpenedWindow([tier] if parts else [], stay, hot + waits)
 
     def _cooled(
         self,
