@@ -1,4 +1,4 @@
-"""Command line of the benchmarks: ``python -m benchmarks run|list|compare|report|…``."""
+"""Command line of the benchmarks: ``python -m benchmarks run|list|add|compare|report|…``."""
 
 from __future__ import annotations
 
@@ -31,15 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append(results.row(scenario, measurement, time.perf_counter() - started))
         print(results.line(rows[-1]), flush=True)
     facts = {**machine(), "quick": settings.quick}
+    if arguments.output:
+        results.write(arguments.output, facts, arguments.suite, rows)
     counts = {status: sum(each["status"] == status for each in rows) for status in get_args(Status)}
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     seconds = sum(each["seconds"] for each in rows)
     print(f"{told}; {seconds:.0f} s; commit {facts['commit']}, {facts['cores']} cores")
-    if arguments.output:
-        if arguments.add and arguments.output.exists():
-            ids = [each.id for each in scenarios(arguments.suite)]
-            rows = results.added(results.read(arguments.output), facts, rows, ids)
-        results.write(arguments.output, facts, arguments.suite, rows)
     return 1 if counts["failed"] or (arguments.strict and counts["short"]) else 0
 
 
@@ -48,6 +45,17 @@ def show(arguments: argparse.Namespace) -> int:
     for suite in [arguments.suite] if arguments.suite else MODULES:
         for each in scenarios(suite):
             print(f"{suite}  {each.id:34} {each.target or 'report'!s:>8}  {each.shows}")
+    return 0
+
+
+def add(arguments: argparse.Namespace) -> int:
+    """Put the results of a run into a file of its suite, which keeps its others."""
+    ran = results.read(arguments.result)
+    facts, rows, suite = ran["machine"], ran["results"], ran["suite"]
+    if arguments.into.exists():
+        ids = [each.id for each in scenarios(suite)]
+        rows = results.added(results.read(arguments.into), facts, rows, ids)
+    results.write(arguments.into, facts, suite, rows)
     return 0
 
 
@@ -80,9 +88,6 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("suite", choices=MODULES)
     command.add_argument("-k", dest="pattern", default="", help="only ids that match")
     command.add_argument("-o", dest="output", type=Path, help="write the results as JSON")
-    command.add_argument(
-        "--add", action="store_true", help="keep the other results of the file, with their commit"
-    )
     command.add_argument("--quick", action="store_true", help="less data: for a look")
     command.add_argument("--strict", action="store_true", help="exit with 1 if one is short")
     command.add_argument(
@@ -95,6 +100,10 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("list", help="list the scenarios")
     command.add_argument("suite", nargs="?", choices=MODULES)
     command.set_defaults(call=show)
+    command = commands.add_parser("add", help="put results into a file, which keeps its others")
+    command.add_argument("result", type=Path)
+    command.add_argument("into", type=Path)
+    command.set_defaults(call=add)
     command = commands.add_parser("compare", help="compare two results as markdown")
     command.add_argument("base", type=Path)
     command.add_argument("head", type=Path)
