@@ -202,7 +202,10 @@ def wanted(name: str, cars: pa.Table) -> pa.Table:
 def n_other(got: pa.Table, of_duckdb: pa.Table) -> int:
     """Return how many rows one of two results has and the other has not, as bags."""
     assert got.column_names == of_duckdb.column_names, (got.column_names, of_duckdb.column_names)
-    ((n,),) = duckdb.sql(
+    connection = duckdb.connect()
+    connection.register("got", got)
+    connection.register("of_duckdb", of_duckdb)
+    ((n,),) = connection.execute(
         "SELECT count(*) FROM ((FROM got EXCEPT ALL FROM of_duckdb) "
         "UNION ALL (FROM of_duckdb EXCEPT ALL FROM got))"
     ).fetchall()

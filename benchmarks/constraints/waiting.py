@@ -73,25 +73,28 @@ class Anti(_Waiting):
         return PartnerBatch(plan, self.manifests.place("join"), self.state)
 
 
+JOINS: dict[str, type[Learner]] = {"counted": Counted, "anti": Anti}
+
+
 @cache
-def _compared(settings: Settings, join: type[Learner]) -> dict[str, Any]:
+def _compared(settings: Settings, name: str) -> dict[str, Any]:
     """Return what was measured, once for hot rows and time."""
     size = Size(settings.pick(160, 60), settings.pick(5_000, 1_000))
     n_window = settings.pick(50, 20)
     streams = partial(ordered_v1, size, K)
     length = n_window * size.n_rows * EVERY_US
-    *_, found = compared(streams, both(length), warm=2 * n_window, join=join)
+    *_, found = compared(streams, both(length), warm=2 * n_window, join=JOINS[name])
     return found
 
 
-def waiting(settings: Settings, join: type[Learner], ratio: Ratio) -> Measurement:
+def waiting(settings: Settings, name: str, ratio: Ratio) -> Measurement:
     """Hot rows, or processor time, without constraints over with."""
-    found = _compared(settings, join)
+    found = _compared(settings, name)
     return Measurement(ratio(found), told(found), found)
 
 
 RUNS: Runs = {
-    f"constraints_{name}_{what}": partial(waiting, join=join, ratio=ratio)
-    for name, join in (("counted", Counted), ("anti", Anti))
+    f"constraints_{name}_{what}": partial(waiting, name=name, ratio=ratio)
+    for name in JOINS
     for what, ratio in (("hot", hot_ratio), ("time", time_of))
 }
