@@ -1,4 +1,4 @@
-"""Command line of the benchmarks: ``python -m benchmarks run|list|compare|report|…``."""
+"""Command line of the benchmarks: ``python -m benchmarks run|list|add|compare|report|…``."""
 
 from __future__ import annotations
 
@@ -48,6 +48,17 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def add(arguments: argparse.Namespace) -> int:
+    """Put the results of a run into a file of its suite, which keeps its others."""
+    ran = results.read(arguments.result)
+    facts, rows, suite = ran["machine"], ran["results"], ran["suite"]
+    if arguments.into.exists():
+        ids = [each.id for each in scenarios(suite)]
+        rows = results.added(results.read(arguments.into), facts, rows, ids)
+    results.write(arguments.into, facts, suite, rows)
+    return 0
+
+
 def compare(arguments: argparse.Namespace) -> int:
     """Print two runs side by side."""
     print(results.comparison(results.read(arguments.base), results.read(arguments.head)))
@@ -89,6 +100,10 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("list", help="list the scenarios")
     command.add_argument("suite", nargs="?", choices=MODULES)
     command.set_defaults(call=show)
+    command = commands.add_parser("add", help="put results into a file, which keeps its others")
+    command.add_argument("result", type=Path)
+    command.add_argument("into", type=Path)
+    command.set_defaults(call=add)
     command = commands.add_parser("compare", help="compare two results as markdown")
     command.add_argument("base", type=Path)
     command.add_argument("head", type=Path)

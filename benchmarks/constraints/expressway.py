@@ -41,6 +41,8 @@ class Reports:
     car: Ints
     number: Ints
     """Of each report among those of its trip, over all cars: no two are the same."""
+    place: Ints
+    """Feet from the beginning of the road."""
     segment: Ints
     has_stopped: Ints
     """For how many reports the car has been where it is."""
@@ -74,7 +76,8 @@ def expressway_v1(n_cars: int, n_seconds: int, seed: int) -> Iterator[Reports]:
         numbers = n_reports + np.arange(mine.size)
         segment = place[mine] // SEGMENT_FEET
         if second >= 0:
-            yield Reports(car[mine], numbers, segment, stopped[mine], is_last.astype(np.int64), at)
+            is_last_one = is_last.astype(np.int64)
+            yield Reports(car[mine], numbers, place[mine], segment, stopped[mine], is_last_one, at)
         n_reports += mine.size
         gone = mine[is_last]
         car[gone], next_car = next_car + np.arange(gone.size), next_car + gone.size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -101,8 +101,7 @@ class Learner:
         self.tiers.is_held = AGES not in self.rules
         self.done = {rule: DoneChoice(rule) for rule in (PASSED, CLOSED, MATCHED)}
         self.monitors = MonitorBudget()
-        inputs = self.graph.inputs
-        asked = watched(self.graph, self.tiers.lengths, inputs, ())
+        asked = watched(self.graph, self.tiers.lengths, self._single, ())
         self.orders = ValueOrders(asked)
         self.clusters = Clusters(asked, self.lengths)
         self.unique = {
@@ -110,6 +109,19 @@ class Learner:
             for name, key in self.keys.items()
             if self.is_on
         }
+
+    @property
+    def _single(self) -> Collection[str]:
+        """The inputs whose rows may leave one by one."""
+        return self.graph.inputs
+
+    def planned(self, plan: BatchPlan) -> BatchPlan:
+        """Return how a batch is joined."""
+        return plan
+
+    def task(self, plan: BatchPlan) -> BucketBatch:
+        """Return the work of a batch."""
+        return BucketBatch(plan, self.manifests.place("join"), self.state)
 
     def _rows(self, name: str, codes: Sequence[Ints], at: Ints) -> Rows:
         by_class = dict(zip(self.graph.classes_of[name], codes, strict=True))
@@ -142,6 +154,7 @@ class Learner:
             self.lengths,
             {},
             horizons,
+            lateness=dict.fromkeys(inputs, 0) if self.is_on else {},
             spans=spans,
             keys=self.unique,
             covers=mine,
@@ -152,7 +165,7 @@ class Learner:
             measures=self.monitors.may,
             leaving=leaving,
         )
-        task = BucketBatch(plan, self.manifests.place("join"), self.state)
+        task = self.task(self.planned(plan))
         results = list(task.run(rows))
         self.state = task.report.after
         part = JoinPart(Grid((1,)), {0: self.state})
@@ -172,11 +185,12 @@ class Learner:
         self.cold.append(sum(each.n_cold for each in task.report.ages.values()))
         self.found.append(sum(found.num_rows for found in results))
         for found in results:
-            self._sum({name: found[f"{name}.at"].to_numpy() for name in inputs})
+            there = [name for name in inputs if f"{name}.at" in found.column_names]
+            self._sum({name: found[f"{name}.at"].to_numpy() for name in there})
 
     def _learn(self, report: BucketReport, n_hot: dict[str, int], mine: frozenset[str]) -> None:
         number = len(self.seconds)
-        self.n_changes += len(self.tiers.step(report.ages, self.latest, number))
+        self.n_changes += len(self.tiers.step(report.ages, self.latest, number, report.n_rows))
         self.orders.step([report.disorder])
         self.clusters.step([report.spans], self.latest)
         closed = self.clusters.closed(self.latest)
@@ -214,6 +228,7 @@ def compared(
     graph: JoinGraph = GRAPH,
     warm: int,
     held: str = "",
+    join: Callable[..., Learner] = Learner,
 ) -> tuple[Learner, Learner, dict[str, Any]]:
     """Let a join with constraints and one without take turns, batch by batch.
 
@@ -224,6 +239,7 @@ def compared(
         graph: the join.
         warm: batches that are not counted, in which windows fill.
         held: the rule by which rows go cold whatever it takes, if any.
+        join: makes either.
 
     Returns:
         Both, and what was measured, as plain values.
@@ -232,8 +248,8 @@ def compared(
         AssertionError: they answer differently.
     """
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        on = Learner(one, lengths, is_on=True, keys=keys or {}, graph=graph, held=held)
-        off = Learner(other, lengths, is_on=False, graph=graph)
+        on = join(one, lengths, is_on=True, keys=keys or {}, graph=graph, held=held)
+        off = join(other, lengths, is_on=False, graph=graph)
         for number, arrived in enumerate(batches()):
             for each in (on, off) if number % 2 else (off, on):
                 each.batch(arrived)
@@ -262,9 +278,17 @@ def told(found: dict[str, Any]) -> str:
     return (
         f"{found['n_results']:,} results, equal with and without; {found['n_found_cold']:,} found "
         f"cold; hot rows {np.mean(off):,.0f} to {np.mean(on):,.0f}; mean processor time of a batch "
-        f"{1e3 * np.mean(times['off']):.3g} to {1e3 * np.mean(times['on']):.3g} ms; "
+        f"{1e3 * np.mean(times['off']):.3g} to {1e3 * np.mean(times['on']):.3g} ms, with over "
+        f"without {quartiles(found)} in half of the batches; "
         f"{'; '.join(map(str, found['plan'].values()))}"
     )
+
+
+def quartiles(found: dict[str, Any]) -> str:
+    """Return the spread of the time of a batch with over without constraints."""
+    on, off = (np.array(found["seconds"][which]) for which in ("on", "off"))
+    low, high = np.quantile(on / off, [0.25, 0.75])
+    return f"{low:.3g}…{high:.3g}"
 
 
 def hot_ratio(found: dict[str, Any]) -> float:

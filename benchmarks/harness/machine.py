@@ -25,6 +25,7 @@ def machine() -> dict[str, Any]:
         "commit": _git("rev-parse", "--short", "HEAD"),
         "changed": bool(_git("status", "--porcelain", "--", *MEASURED)),
         "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[2], 1),  # of the last quarter of an hour of the run
         "processor": _processor(),
         "memory_gb": _memory_gb(),
         "system": f"{platform.system()} {platform.machine()}",

@@ -174,6 +174,9 @@ class JoinOptions(_Keywords):
     ones, and those that keys say can be in no other result, in a cold tier, where late partners
     still find them; ``"discard"`` drops the older ones, also where there is no window, so that
     results may be missing, and says how many at most; False keeps all of them alike."""
+    largest_k_s: float | None = None
+    """Largest k (s) of a constraint that is used: partners, or the rows of a cluster, come within k
+    of each other; half of the window if None ([0, 1e9])."""
     lane: str = "auto"
     """``auto``: tasks read the Parquet files of the streams while that is faster; ``on``: they do
     wherever they can; ``off``: Spark reads files, hands over rows and writes results."""
@@ -189,6 +192,8 @@ class JoinOptions(_Keywords):
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
+        if self.largest_k_s is not None:
+            in_range(self, "largest_k_s", 0.0, 1e9)
         in_range(self, "cache_bytes", 0, 2**40)
         in_range(self, "seed", 0, 2**62)
         _Keywords.__post_init__(self)

@@ -163,6 +163,26 @@ def test_a_quick_scenario_runs_and_is_written(tmp_path, capsys):
         results.with_run("`late_drift` **none**", written)
 
 
+def test_results_that_are_added_keep_the_others_and_their_commit(tmp_path):
+    files = [tmp_path / f"{number}.json" for number in range(3)]
+    runs = [("a", "late_drift_pair", 1.0), ("b", "late_drift", 2.0), ("c", "late_drift_pair", 3.0)]
+    for file, (commit, name, value) in zip(files, runs, strict=True):
+        scenario = next(each for each in scenarios("filters") if each.id == name)
+        row = results.row(scenario, Measurement(value, ""), 0.1)
+        results.write(file, {"commit": commit, "cores": 2}, "filters", [row])
+        parsed = command.parser().parse_args(["add", str(file), str(tmp_path / "all.json")])
+        assert parsed.call(parsed) == 0
+    every = results.read(tmp_path / "all.json")
+    found = {
+        each["id"]: (each["value"], each.get("of", {}).get("commit")) for each in every["results"]
+    }
+    assert found == {"late_drift_pair": (3.0, None), "late_drift": (2.0, "b")}
+    assert every["machine"]["commit"] == "c"
+    assert "commit b" in results.markdown(every)
+    ids = [each.id for each in scenarios("filters") if each.id in found]
+    assert [each["id"] for each in every["results"]] == ids, "in the order of the suite"
+
+
 def test_an_unknown_pattern_says_so(capsys):
     parsed = command.parser().parse_args(["run", "filters", "-k", "no_such_scenario"])
     assert parsed.call(parsed) == 2

@@ -82,6 +82,33 @@ def test_a_bound_near_half_a_window_does_not_let_tiers_come_and_go():
     assert MOST_HOT * LENGTH < loop.plan["s"] < 1.1 * MOST_HOT * LENGTH
 
 
+def test_the_largest_k_that_a_person_allows_takes_the_place_of_half_a_window():
+    for most, largest, is_used in [
+        (400_000_000, 300_000_000, False),
+        (700_000_000, None, False),
+        (700_000_000, 800_000_000, True),
+        (1_000_000, 0, False),
+    ]:
+        loop = TierChoice({"s": LENGTH}, largest)
+        fed(loop, most)
+        assert (loop.plan["s"] is not None) == is_used, (most, largest)
+    assert loop.best_single([({"s": [N_PAIRS, []]}, N_PAIRS)]) == {"s": 0}
+
+
+def test_rows_of_which_none_was_found_when_it_was_older_are_evidence():
+    loop, rng = TierChoice({"s": LENGTH, "t": LENGTH}), np.random.default_rng(0)
+    for number in range(12):
+        latest = dict.fromkeys("st", 100_000_000 * (number + 1))
+        found = {"s": ages(1_000_000, rng=rng, n_pairs=9), "t": AgeCounts()}
+        loop.step(found, latest, number, {"s": 500, "t": 20})
+        assert (loop.plan["s"] is None) == (number < 5), "half of a window of rows"
+    assert 0 < loop.plan["s"] < 1_100_000
+    assert loop.plan["t"] is None, "too few rows came"
+    again = TierChoice({"s": LENGTH, "t": LENGTH})
+    again.restore(json.loads(msgspec.json.encode(loop.snapshot())))
+    assert again.step({"t": AgeCounts()}, latest, 12, {"t": 1_000})[0].after == "t hot for 0 s"
+
+
 def test_nothing_is_moved_before_twice_the_bound_was_seen():
     loop = TierChoice({"s": LENGTH})
     fed(loop, 100_000_000, n_batches=2)

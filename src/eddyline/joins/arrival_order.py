@@ -196,13 +196,18 @@ class Clusters:
     Args:
         passing: see ``watched``.
         lengths: of each window (µs), by input.
+        largest: the largest bound that is used (µs); None: one that closes keys within MOST of the
+            window.
     """
 
     def __init__(
-        self, passing: Mapping[Place, tuple[Place, ...]], lengths: Mapping[str, int]
+        self,
+        passing: Mapping[Place, tuple[Place, ...]],
+        lengths: Mapping[str, int],
+        largest: int | None = None,
     ) -> None:
         self.passing = passing
-        self.lengths = lengths
+        self.lengths, self._largest = lengths, largest
         # From what is seen on, as for ages: a bound that is too small costs time alone.
         self.bounds = {
             place: LearnedBound(HELD, 0) for places in passing.values() for place in places
@@ -236,7 +241,9 @@ class Clusters:
             return None
         span = int(learned.bound * MARGIN)
         seen = latest[name] - self._since.get(name, latest[name])
-        return span if span <= MOST * self.lengths[name] and seen >= SEEN * span else None
+        length, largest = self.lengths[name], self._largest
+        most = MOST * length if largest is None else min(MARGIN * largest, length)
+        return span if span <= most and seen >= SEEN * span else None
 
     def step(self, fresh: Iterable[Mapping[Place, Spans]], latest: Mapping[str, int]) -> None:
         """Take in what each bucket of a batch measured; ``latest`` includes the batch."""

@@ -113,7 +113,9 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
         """The k that is learned: the greatest age in all periods (µs)."""
         return max((each.widest for each in self.periods), default=0)
 
-    def after(self, batch: LostCounts, seen: int, since: int, length: int) -> InputDiscards:
+    def after(
+        self, batch: LostCounts, seen: int, since: int, length: int, largest: int | None = None
+    ) -> InputDiscards:
         """Return what is known with one batch more.
 
         Args:
@@ -121,6 +123,7 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
             seen: the event time that is passed (µs).
             since: the event time from which anything was seen (µs).
             length: of the window (µs).
+            largest: the largest k that is used (µs); None: any.
         """
         n_pairs, widest = batch.n_found + batch.n_seen, max(batch.widest, batch.widest_seen)
         *others, newest = self.periods or (Period(since),)
@@ -136,6 +139,8 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
         )
         is_over = newest.n_pairs >= PAIRS and seen - newest.since >= known.bound
         kept_for = known._next(self.bound, seen - since, length, is_over=is_over)
+        if largest is not None and known.bound > largest:
+            kept_for = None
         if is_over:
             periods = (*known.periods, Period(seen))[-PERIODS:]
             return replace(known, periods=periods, kept_for=kept_for)
@@ -178,14 +183,18 @@ class Discards:
     Args:
         lengths: of the windows of which rows may be dropped (µs), by input; none if empty.
         passing: the keys that others may pass; see ``arrival_order.watched``.
+        largest: the largest k that is used (µs); None: any.
     """
 
     component = "constraints"
 
     def __init__(
-        self, lengths: Mapping[str, int], passing: Mapping[Place, tuple[Place, ...]]
+        self,
+        lengths: Mapping[str, int],
+        passing: Mapping[Place, tuple[Place, ...]],
+        largest: int | None = None,
     ) -> None:
-        self.lengths, self._passing = lengths, passing
+        self.lengths, self._passing, self._largest = lengths, passing, largest
         self.known: dict[str, InputDiscards] = {}
         self._since: int | None = None
         self.newest: dict[str, LostCounts] = {}
@@ -245,7 +254,7 @@ class Discards:
         entries = []
         for name, length in self.lengths.items():
             before, batch = self.known[name], lost.get(name, LostCounts())
-            now = before.after(batch, seen, since, length)
+            now = before.after(batch, seen, since, length, self._largest)
             if now.kept_for != before.kept_for:
                 texts = kept_text(name, before.kept_for), kept_text(name, now.kept_for)
                 entries.append(self._entry(batch_id, "kept", *texts, now))
@@ -314,6 +323,7 @@ class LeavingLoops:
         rough: key classes whose codes are hashes, which have no order.
         keys: the class of the declared key of each input that has one.
         drops: whether rows that leave are dropped, and not cold.
+        largest: the largest k that is used (µs); None: see the choices.
     """
 
     def __init__(
@@ -326,17 +336,18 @@ class LeavingLoops:
         keys: Mapping[str, int],
         *,
         drops: bool,
+        largest: int | None = None,
     ) -> None:
         self.graph = graph
         self._keys: dict[str, tuple[int, ...]] = {name: (key,) for name, key in keys.items()}
         tiered, dropped = ({}, constrained) if drops else (constrained, {})
-        self.tiers = TierChoice(tiered)
+        self.tiers = TierChoice(tiered, largest)
         self.done = {rule: DoneChoice(rule) for rule in (PASSED, CLOSED, MATCHED)}
         """By rule, whether rows leave once they are done."""
         self.orders = ValueOrders(watched(graph, tiered, timed, rough))
         # Hashes are in no order, but equal ones are of equal keys, all but a few.
-        self.clusters = Clusters(watched(graph, tiered, timed, ()), windows)
-        self.discards = Discards(dropped, watched(graph, dropped, timed, rough))
+        self.clusters = Clusters(watched(graph, tiered, timed, ()), windows, largest)
+        self.discards = Discards(dropped, watched(graph, dropped, timed, rough), largest)
         self.unique: dict[str, tuple[int, ...]] = {}
         """By static table, the key classes of which no two of its rows have the same code."""
         self._monitors = MonitorBudget()
@@ -409,7 +420,8 @@ class LeavingLoops:
         ages = merged(each.ages for each in reports)
         self._monitors.step(reports, ages)
         with self._monitors.learning():
-            entries = self.tiers.step(ages, latest, batch_id)
+            n_new = {n: sum(each.n_rows.get(n, 0) for each in reports) for n in ages}
+            entries = self.tiers.step(ages, latest, batch_id, n_new)
             entries += self._step_done(reports, latest, n_hot, batch_id)
         promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
         promises += [loop.promises for loop in self.done.values()]

@@ -374,6 +374,8 @@ class BatchPlan:
     horizons: Mapping[str, int | None] = field(default_factory=dict)
     """By input: rows that left their window before this instant (µs) can be dropped. None: drop
     all, no other input still receives rows."""
+    lateness: Mapping[str, int] = field(default_factory=dict)
+    """By how much the rows of each stream may be late that tell how far event time is (µs)."""
     grid: Grid = field(default_factory=lambda: Grid(()))
     """Cut of the rows into buckets; one bucket if omitted."""
     order: OrderPlan | None = None
@@ -415,6 +417,12 @@ class BatchPlan:
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
     """Choice of the new rows that are profiled; None if none is."""
+
+    def stays(self, name: str) -> int:
+        """Return how long after its event time a row of an input leaves its own window (µs)."""
+        asked = self.partners
+        is_awaited = asked is not None and asked.time is not None and name == asked.right
+        return self.lengths[name] - (asked.length if asked is not None and is_awaited else 0)
 
     @property
     def measures_ages(self) -> bool:

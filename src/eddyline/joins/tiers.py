@@ -30,6 +30,7 @@ from eddyline.joins.plan import DoneCounts
 from eddyline.runtime.choice import KEPT, UNKNOWN_NS, Choice, Conditions, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.state.bucket_state import FAN_IN
+from eddyline.state.rows import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -87,6 +88,7 @@ class LearnedTiers(msgspec.Struct):
     spans: dict[str, int | None]
     n_cold: dict[str, int]
     since: dict[str, int]
+    came: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class TierChoice(Choice):
@@ -94,14 +96,16 @@ class TierChoice(Choice):
 
     Args:
         lengths: of each window that may have a cold tier (µs), by input; none if empty.
+        largest: the largest bound that is used (µs); None: one that keeps rows hot for MOST_HOT of
+            a window.
     """
 
     component = "constraints"
     why_unlogged = ""
     cost_unit = "windows of hot rows"
 
-    def __init__(self, lengths: Mapping[str, int]) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: Mapping[str, int], largest: int | None = None) -> None:
+        self.lengths, self._largest = lengths, largest
         # From what is seen on, not from the window's length down: where few pairs tell, that would
         # take long, and a bound that is too small costs time alone.
         self.bounds = {name: LearnedBound(HELD, 0) for name in lengths}
@@ -115,6 +119,8 @@ class TierChoice(Choice):
         self._bins: dict[str, dict[int, float]] = {name: {} for name in lengths}
         """Pairs by the bin of their age, by input, since ages last changed."""
         self._since: dict[str, int] = {}
+        self._n_came = dict.fromkeys(lengths, 0)
+        """New rows of each input in the batches that were measured."""
         self._promising: set[str] = set()
 
     @property
@@ -123,12 +129,19 @@ class TierChoice(Choice):
         return bool(self._promising) or any(span is not None for span in self.spans.values())
 
     def step(
-        self, ages: Mapping[str, AgeCounts], latest: Mapping[str, int], batch_id: int = -1
+        self,
+        ages: Mapping[str, AgeCounts],
+        latest: Mapping[str, int],
+        batch_id: int = -1,
+        n_new: Mapping[str, int] | None = None,
     ) -> list[JournalEntry]:
         """Take in what a batch found, and change the tiers if the evidence says so.
 
-        ``ages`` are of the rows that were found, by input; ``latest`` is the latest event time of
-        each stream (µs).
+        Args:
+            ages: of the rows that were found, by input.
+            latest: the latest event time of each stream (µs).
+            batch_id: the micro-batch, for the journal.
+            n_new: the new rows of each input.
         """
         before = dict(self.spans)
         self._note(ages)
@@ -139,9 +152,10 @@ class TierChoice(Choice):
             if counts is not None:
                 self.n_cold[name] += counts.n_cold
             if counts is not None and counts.is_measured:
-                note = self._promising.add if _promises(counts, length) else self._promising.discard
-                note(name)
+                is_small = _promises(counts, self._most(length))
+                (self._promising.add if is_small else self._promising.discard)(name)
                 self.bounds[name] = self.bounds[name].with_spans(counts.n_pairs, counts.bins)
+                self._n_came[name] += (n_new or {}).get(name, 0)
                 # What was measured long ago says little of the time that was seen since.
                 if not self.is_held:
                     self.spans[name] = self._span(name, length, seen - since)
@@ -158,23 +172,37 @@ class TierChoice(Choice):
         ]
 
     def _span(self, name: str, length: int, seen: int) -> int | None:
-        """Return for how long rows are to be hot, given the event time that was seen (µs)."""
+        """Return for how long rows are to be hot, given the event time that was seen (µs).
+
+        A row that is looked for costs no more than one that is hot. So where few pairs are found,
+        rows are evidence, too, once time went on by as much as they may be hot: none of them was
+        found when it was older.
+        """
         learned = self.bounds[name]
         if not learned.is_known:
-            return None
+            if self._n_came[name] < LEAST_PAIRS or seen < self._most(length):
+                return None
+            learned = learned.settled()
         now, span = self.spans[name], int(learned.bound * MARGIN)
         if now is not None and learned.bound <= now <= span * MARGIN:
             return now
-        most = MOST_HOT * length * (1 if now is None else MARGIN)
+        most = self._most(length) * (1 if now is None else MARGIN)
         return span if span <= most and seen >= SEEN * span else None
 
+    def _most(self, length: int) -> float:
+        """Return for how long rows of a window are hot at most, if it has a cold tier (µs)."""
+        if self._largest is None:
+            return MOST_HOT * length
+        return min(MARGIN * self._largest, length)
+
     def _evidence(self, name: str) -> dict[str, Any]:
-        learned = self.bounds[name]
+        learned, length = self.bounds[name], self.lengths[name]
+        window = {} if length == FOREVER else {"window_s": length / 1e6}
         return {
             "bound_s": learned.bound / 1e6,
             "n_pairs": learned.n_rows,
             "n_cold": self.n_cold[name],
-            "window_s": self.lengths[name] / 1e6,
+            **window,
         }
 
     def plain(self) -> dict[str, str]:
@@ -270,7 +298,7 @@ class TierChoice(Choice):
                     together[number] = together.get(number, 0.0) + n * n_rows / n_pairs
             n = sum(n_rows for ages, n_rows in ages_held if name in ages)
             span = int(LearnedBound(HELD, 0).begun(n, together).bound * MARGIN)
-            spans[name] = span if n and span <= MOST_HOT * length else None
+            spans[name] = span if n and span <= self._most(length) else None
         return spans
 
     def take(self, plan: Mapping[str, int | None], evidence: Any) -> None:
@@ -298,7 +326,7 @@ class TierChoice(Choice):
 
     def snapshot(self) -> LearnedTiers:
         """Return the learned state."""
-        return LearnedTiers(self.bounds, self.spans, self.n_cold, self._since)
+        return LearnedTiers(self.bounds, self.spans, self.n_cold, self._since, self._n_came)
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned; StateError if it is damaged."""
@@ -307,6 +335,7 @@ class TierChoice(Choice):
             self.bounds[name] = learned.bounds[name]
             self.spans[name] = learned.spans.get(name)
             self.n_cold[name] = learned.n_cold.get(name, 0)
+            self._n_came[name] = learned.came.get(name, 0)
             if name in learned.since:
                 self._since[name] = learned.since[name]
 
@@ -316,10 +345,10 @@ def plain_tiers(plan: Mapping[str, int | None]) -> dict[str, str]:
     return {name: _text(name, span) for name, span in plan.items()}
 
 
-def _promises(counts: AgeCounts, length: int) -> bool:
-    """Return whether a bound that holds these pairs is small beside a window's length (µs)."""
+def _promises(counts: AgeCounts, most: float) -> bool:
+    """Return whether a bound that holds these pairs is no larger than one that is used (µs)."""
     allowed = (1 - HELD) * counts.n_pairs
-    return counts.n_pairs > 0 and n_beyond(counts.bins, int(MOST_HOT * length)) <= allowed
+    return counts.n_pairs > 0 and n_beyond(counts.bins, int(most)) <= allowed
 
 
 def _text(name: str, span: int | None) -> str:

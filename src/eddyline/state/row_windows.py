@@ -21,15 +21,18 @@ import pyarrow.compute as pc
 
 from eddyline.data.arrays import starts_of
 from eddyline.data.jit import compiled
-from eddyline.state.rows import FOREVER, Rows, SortedRun
+from eddyline.state.key_filters import AskedKeys
+from eddyline.state.rows import FOREVER, Asked, Rows, SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 from eddyline.state.run_index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
     from pyarrow import fs
+
+    from eddyline.state.key_filters import Filters
 
 GROUP, RANK = "\0group", "\0rank"
 """The columns of a kept row: its group, and how many rows of its group came before it."""
@@ -229,6 +232,8 @@ def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
 
     Ends need not ascend with starts, as those of groups do not: so indexes get bounds that do.
     """
+    if isinstance(run, ColdRun):
+        return run.ending(ends)
     rows = run.rows
     indexes = {}
     for key in rows.codes:
@@ -239,6 +244,46 @@ def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
         bounds = bounds_of(index.hashes, own)
         indexes[key] = Index(index.tags, entries, index.directory, index.places, bounds)
     return SortedRun(Rows(rows.codes, rows.starts, ends, rows.payload), indexes)
+
+
+class ColdRun(SortedRun):
+    """A run that is hardly asked for: its index gets the ends of its rows when a key passes.
+
+    Args:
+        whole: the run as it was written.
+        ends: of its rows, as far as they are known now (µs).
+        filters: of its keys, by key class.
+    """
+
+    is_cold = True
+
+    def __init__(self, whole: SortedRun, ends: NDArray[np.int64], filters: Filters) -> None:
+        rows = whole.rows
+        super().__init__(Rows(rows.codes, rows.starts, ends, rows.payload))
+        self._whole, self._filters = whole, filters
+
+    def asked(
+        self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
+    ) -> Iterable[Asked]:
+        """Return the run, if its filter lets some codes pass; see ``SortedRun.asked``."""
+        found = self._filters[key].passing(AskedKeys.of(hashes, codes))
+        return (Asked(self, 0, found),) if found.size else ()
+
+    def index(self, key: int) -> Index:
+        """Return the index of a key class."""
+        if not self.indexes:
+            self.indexes.update(with_ends(self._whole, self.rows.ends).indexes)
+        return self.indexes[key]
+
+    def ending(self, ends: NDArray[np.int64]) -> ColdRun:
+        """Return the same run with other ends (µs)."""
+        return ColdRun(self._whole, ends, self._filters)
+
+    def only(self, columns: Sequence[str]) -> ColdRun:
+        """Return the same run with some columns of its payload."""
+        rows = self._whole.rows
+        some = Rows(rows.codes, rows.starts, rows.ends, rows.payload.select(columns))
+        return ColdRun(SortedRun(some, self._whole.indexes), self.rows.ends, self._filters)
 
 
 def run_of(rows: Rows) -> SortedRun:

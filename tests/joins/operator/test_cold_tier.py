@@ -67,6 +67,7 @@ class Tiered(Operator):
             "tops": tops,
             "leaving": leaving,
             "measures": self.draw(st.booleans()),
+            "lateness": dict.fromkeys(spans, 0) if self.draw(st.booleans()) else {},
         }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -146,13 +147,37 @@ def test_all_rows_at_once_give_the_definition(case, data):
         assert operator.results() == wanted(case)
 
 
+class TieredOrder(OrderedOperator):
+    """Rows are hot for another time in each batch, or there is no cold tier."""
+
+    def plan(self, number):
+        times = st.sampled_from([0, 1, 3, None])
+        spans = {name: self.draw(times) for name in self.timed}
+        plan = OrderedOperator.plan(self, number)
+        return replace(plan, spans=spans, measures=self.draw(st.booleans()))
+
+
+@pytest.mark.large
+@given(
+    case=join_cases().filter(lambda case: needs_order(case) and case.query.emits == "istream"),
+    data=st.data(),
+)
+def test_any_tiers_give_the_definition(case, data):
+    with TemporaryDirectory() as folder:
+        operator = TieredOrder(case, data.draw, folder)
+        for number, tables in enumerate(case.batches or [{}]):
+            operator.batch(tables, number=number)
+        assert operator.results() == wanted(case, operator.answered())
+
+
 class Feed:
     """Two streams, s and t, joined on a key, fed by hand: rows of a time, a key and a value.
 
     A row whose key is None cannot join.
     """
 
-    def __init__(self, folder, windows, *, emits="istream", lateness=0):
+    def __init__(self, folder, windows, *, emits="istream", lateness=0, spans=None):
+        self.spans = spans or {}
         self.windows, self.emits, self.lateness = windows, emits, lateness
         self.files, self.folder = fs.LocalFileSystem(), str(folder)
         self.manifests = ManifestFolder(self.files, self.folder)
@@ -196,6 +221,7 @@ class Feed:
             lows,
             grid=Grid((1,)),
             order=order,
+            spans=self.spans,
         )
         return before, plan
 
@@ -266,6 +292,44 @@ def test_nulls_are_one_group(tmp_path):
     s = [(0, 1, None), (1, 2, None), (1, 1, 5), (9, 9, 9)]
     found = feed.batch(s=s, t=[(0, 1, 0), (2, 1, 1), (2, 2, 2)])
     assert Counter(found) == Counter([(None, 0, 0), (5, 1, 2), (None, 2, 2)])
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("window", [RowsWindow(60), RowsWindow(3, ("k",))])
+def test_rows_of_counted_windows_are_found_cold_until_others_drive_them_out(tmp_path, window):
+    """Keys come again within three instants, and now and then long after."""
+    rng, ranges = np.random.default_rng(7), {"s": window, "t": RangeWindow(200)}
+    feeds = [
+        Feed(tmp_path / f"{len(spans)}", ranges, spans=spans) for spans in ({}, {"s": 5, "t": 5})
+    ]
+    n_cold = 0
+    for number in range(60):
+        at = np.sort(rng.integers(4 * number, 4 * number + 4, (2, 4)))
+        is_late = rng.random((2, 4)) < 0.1
+        keys = np.where(is_late, rng.integers(0, 20, (2, 4)), at // 3)
+        rows = {
+            name: [
+                (int(t), int(k), 100 * number + i) for i, (t, k) in enumerate(zip(*of, strict=True))
+            ]
+            for name, *of in zip("st", at, keys, strict=True)
+        }
+        feeds[1].spans = {} if number == 40 else {"s": 5, "t": 5}
+        hot, tiered = (feed.batch(**rows) for feed in feeds)
+        assert hot == tiered
+        n_cold += sum(each.n_cold for each in feeds[1].report.ages.values())
+    assert n_cold > 5
+    assert feeds[1].batch() == feeds[1].batch() == []
+    state = feeds[1].state()
+    assert feeds[1].on_disk() == set(state.names)
+    assert sum(part.n_rows for part in state.cold["s"]) > 2 * feeds[1].kept("s")
+    rows_of = {
+        name: sum(map(len_of, feed.state().all_runs("s"))) for name, feed in enumerate(feeds)
+    }
+    assert rows_of[1] <= 2 * rows_of[0], "what was driven out goes"
+
+
+def len_of(file):
+    return file.n_rows
 
 
 def test_dstream_says_when_a_result_is_no_more(tmp_path):

@@ -22,7 +22,7 @@ from eddyline.joins.operator.event_time import (
     results_by_partner,
 )
 from eddyline.joins.operator.pipeline import BLOCK_ROWS
-from eddyline.joins.plan import BatchPlan, JoinWork, PartnerPlan
+from eddyline.joins.plan import AgeCounts, BatchPlan, JoinWork, PartnerPlan
 from eddyline.query.select.reader import read_query
 from eddyline.state.event_time import EventTime
 from eddyline.state.rows import FOREVER, Rows, SortedRun
@@ -53,6 +53,8 @@ class PartnerOperator(OrderedOperator):
             time=time if right in self.timed else None,
             latest=self.latest,
         )
+        if right in self.timed:
+            lengths[right] = min(lengths[left] + lengths[right], FOREVER)
         return BatchPlan(
             number,
             self.graph,
@@ -120,6 +122,32 @@ def test_all_rows_at_once_give_the_definition(case, data):
         assert operator.results() == wanted(case)
 
 
+class TieredPartners(PartnerOperator):
+    """Rows are hot for another time in each batch, or there is no cold tier."""
+
+    def plan(self, number):
+        left, right = self.sides
+        looked_in = [right] if self.query.kind != "left" else [left, right]
+        times = st.sampled_from([None, 0, 1, 3])
+        can = [name for name in looked_in if name in self.timed and self.is_ending(name)]
+        spans = {name: self.draw(times) for name in can if right in self.timed}
+        plan = PartnerOperator.plan(self, number)
+        return replace(plan, spans=spans, measures=self.draw(st.booleans()))
+
+    def is_ending(self, name):
+        return self.lengths()[name] < FOREVER
+
+
+@pytest.mark.large
+@given(case=partner_cases(conditions=False), data=st.data())
+def test_any_tiers_give_the_definition(case, data):
+    with TemporaryDirectory() as folder:
+        operator = TieredPartners(case, data.draw, folder)
+        for number, tables in enumerate(case.batches or [{}]):
+            operator.batch(tables, number=number)
+        assert operator.results() == wanted(case, operator.answered())
+
+
 LENGTH, LATENESS, N_ROWS = 20, 3, 150
 COLUMNS = {name: {"ts": "bigint", "k": "bigint", "v": "bigint"} for name in "st"}
 TEXTS = {
@@ -149,6 +177,34 @@ def cut(drawn, tables, sizes):
             places[name] += n
         batches.append(batch)
     return tuple(batches)
+
+
+class HotForOne(PartnerOperator):
+    """Rows of the second input are hot for 1 µs; the reports of all tasks are kept."""
+
+    def plan(self, number):
+        return replace(PartnerOperator.plan(self, number), spans={"t": 1})
+
+    def task(self, plan, place, before):
+        self.newest = PartnerOperator.task(self, plan, place, before)
+        return self.newest
+
+
+@pytest.mark.parametrize("kind", sorted(TEXTS))
+def test_partners_are_found_cold_and_the_newest_says_how_old_they_get(tmp_path, kind):
+    drawn, windows = random.Random(kind), [f"RANGE {LENGTH} MICROSECONDS"] * 2
+    tables = {name: stream(drawn, name) for name in "st"}
+    query = read_query(TEXTS[kind].format(*windows), COLUMNS)
+    batches = cut(drawn, tables, [3, 0, 9])
+    case = JoinCase(query, tables, dict.fromkeys("st", "ts"), LATENESS, batches)
+    operator, counts = HotForOne(case, lambda _: 0, str(tmp_path)), AgeCounts()
+    for number, batch in enumerate(batches):
+        operator.batch(batch, number=number)
+        counts.add(operator.newest.report.ages["t"])
+    assert operator.results() == wanted(case, operator.answered())
+    assert 0 < counts.n_cold < counts.n_pairs
+    n_older = sum(counts.bins.values())
+    assert counts.n_cold <= n_older if kind == "left" else n_older < counts.n_pairs
 
 
 LENGTHS = [(LENGTH, 5), (5, LENGTH), (0, 0), (3, FOREVER)]

@@ -97,6 +97,36 @@ def test_what_is_cold_is_found_also_after_a_restart_and_everything_is_shown(spar
     assert found == wanted(13)
 
 
+OTHERS = {
+    "left": "SELECT s.id AS a, t.id AS b FROM s [RANGE 800 SECONDS] LEFT JOIN "
+    "t [RANGE 800 SECONDS] ON s.k = t.k AND s.id % 7 < t.id % 8",
+    "anti": "SELECT s.id AS a FROM s [RANGE 200 SECONDS] WHERE NOT EXISTS "
+    "(SELECT 1 FROM t [RANGE 800 SECONDS] WHERE s.k = t.k)",
+    "rows": "SELECT s.id AS a, t.id AS b FROM s [ROWS 50000], t [RANGE 800 SECONDS] "
+    "WHERE s.k = t.k",
+}
+
+
+@pytest.mark.large("runs each query twice")
+@pytest.mark.parametrize("name", OTHERS)
+def test_joins_that_wait_have_cold_tiers_and_the_same_results(spark, tmp_path, name):
+    for number in range(7):
+        write(tmp_path, number)
+    answers = []
+    for constraints in (False, "exact"):
+        engine = el.Engine(spark)
+        for stream in "st":
+            rows = stream_of(spark, tmp_path, stream)
+            engine.stream(stream, rows, time="ts", lateness="0 seconds")
+        query = engine.query(OTHERS[name], name=name, constraints=constraints)
+        run = ended(query, "memory")
+        answers.append(sorted(zip(*run.to_arrow().to_pydict().values(), strict=True), key=str))
+    assert answers[0] == answers[1]
+    assert answers[0]
+    assert "rows of the windows are cold" in run.explain()
+    assert 0 < run.plan()["constraints"]["t" if name == "anti" else "s"] < 60_000_000
+
+
 @pytest.mark.large
 def test_a_join_that_cannot_have_a_cold_tier_says_so(spark, tmp_path):
     write(tmp_path, 0)

@@ -110,12 +110,9 @@ class BucketBatch:
         self._leaving = Leaving(plan, report)
         if self._leaving.rules:
             stages.append(self._leaving)
-        if plan.kept_for is None:
-            self._tier = ColdRows(plan, report, self.place, self.before)
-        else:
-            self._tier = Discarding(plan, report, self.place, self.before)
-            stages.append(self._tier)
-        return stages
+        tier = ColdRows if plan.kept_for is None else Discarding
+        self._tier = tier(plan, report, self.place, self.before)
+        return [*stages, self._tier]
 
     def _results(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]

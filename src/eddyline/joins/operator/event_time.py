@@ -14,7 +14,7 @@ input is a stream, all rows are in one bucket, which sees how far its event time
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,16 +23,18 @@ import pyarrow.compute as pc
 
 from eddyline.data.arrays import distinct, starts_of
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.composites import SEED, Composites, rows_of_parts
-from eddyline.joins.operator.pipeline import BLOCK_ROWS, results
+from eddyline.joins.operator.composites import SEED, Composites, asked_of, rows_of_parts
+from eddyline.joins.operator.pipeline import BLOCK_ROWS, PartnerAges, results
 from eddyline.joins.orders.probe_profiling import LookUp
 from eddyline.joins.plan import BucketReport, JoinWork
-from eddyline.state.bucket_state import upkeep_of
+from eddyline.state.bucket_state import ColdRuns, upkeep_of
+from eddyline.state.cold_runs import read_filters, write_filter
 from eddyline.state.event_time import HeldRows, earlier, ended_until
 from eddyline.state.row_windows import (
     GROUP,
     RANK,
     Arrivals,
+    ColdRun,
     Groups,
     read_ends,
     read_groups,
@@ -72,6 +74,10 @@ class Kept:
     """The file of its ends; None if they are in the run, or still to be written."""
     has_new_ends: bool = False
     """Whether they are still to be written."""
+    is_cold: bool = False
+    """Whether its rows are hardly asked for."""
+    filter: RunFile | None = None
+    """The filter of the keys of a cold run; None if it is still to be written."""
 
 
 @dataclass(slots=True)
@@ -134,6 +140,7 @@ class OrderedBatch(BucketBatch):
         """Keep the windows as they are."""
         after, before = self.report.after, self.before
         after.runs, after.ends, after.groups = before.runs, before.ends, before.groups
+        after.cold = before.cold
 
     def _step(
         self, due: Mapping[str, Rows], since: int, until: int, latest: Mapping[str, int]
@@ -151,7 +158,7 @@ class OrderedBatch(BucketBatch):
         yield from self._emitted(since, until, due, news)
         for name in self.plan.graph.inputs:
             horizon = self._order.horizon(name, latest, until)
-            self._keep_window(name, news.get(name), horizon)
+            self._keep_window(name, news.get(name), horizon, until)
             self._keep_groups(name, released.get(name))
 
     # -- rows that come -------------------------------------------------------------------------
@@ -188,22 +195,32 @@ class OrderedBatch(BucketBatch):
     # -- the windows ----------------------------------------------------------------------------
 
     def _opened(self, name: str) -> list[Kept]:
-        """Return the runs of an input; those that are to be one have no file any more."""
-        files = self.before.runs.get(name, ())
+        """Return the runs of an input, the cold ones first."""
         ends = {run_with(file): file for file in self.before.ends.get(name, ())}
-        opened = []
-        for file in files:
-            run = self._open(name, file)
-            if file.name in ends:
-                run = with_ends(run, read_ends(*self._where, ends[file.name]))
-            opened.append(Kept(run, file, ends.get(file.name)))
-        return opened
+        filters = {
+            part.run.name: part.filter
+            for part in self.before.cold.get(name, ())
+            if part.run is not None
+        }
+        opened, has_cold = [], self.plan.spans.get(name) is not None
+        for file in self.before.all_runs(name):
+            run, own = self._open(name, file), ends.get(file.name)
+            now = run.rows.ends if own is None else read_ends(*self._where, own)
+            known = filters.get(file.name) if has_cold else None
+            if known is not None:
+                run = ColdRun(run, now, read_filters(*self._where, known))
+            elif own is not None:
+                run = with_ends(run, now)
+            opened.append(Kept(run, file, own, is_cold=known is not None, filter=known))
+        return sorted(opened, key=lambda each: not each.is_cold)
 
     def _emitted(
         self, since: int, until: int, due: Mapping[str, Rows], news: Mapping[str, SortedRun]
     ) -> Iterator[pa.Table]:
         """Yield what is emitted from an instant until just before another."""
         order = self._order
+        if self.plan.measures_ages:
+            self._ages = PartnerAges(self.plan, self.report)
         emission = Emission(
             self.plan.graph,
             self.plan.orders,
@@ -216,31 +233,44 @@ class OrderedBatch(BucketBatch):
             {name: _joinable(order, name, run) for name, run in news.items()},
             instants_of([rows for name, rows in due.items() if name in order.time.lateness]),
             self.report.work,
+            self._ages,
         )
         for found in emission.tables(order.emits):
             self.report.n_results += found.num_rows
             yield found
         self._profile(emission.windows, emission.news)
 
-    def _keep_window(self, name: str, new: SortedRun | None, horizon: int | None) -> None:
-        """Keep the rows of a window that may still be needed."""
+    def _keep_window(
+        self, name: str, new: SortedRun | None, horizon: int | None, until: int
+    ) -> None:
+        """Keep the rows of a window that may still be needed; runs that are too old become cold."""
         if horizon is None:
             self._windows[name] = []
             return
         every = [*self._windows[name], *([Kept(new)] if new is not None else [])]
         can_shrink = name in self._order.rows
         alive = [_alive(each, horizon, can_shrink=can_shrink) for each in every]
-        kept = self._merged(name, [each for each in alive if each is not None], horizon)
+        kept = []
+        for is_cold in (True, False):
+            mine = [each for each in alive if each is not None and each.is_cold == is_cold]
+            kept += self._merged(name, mine, horizon)
+        span = self.plan.spans.get(name)
         for each in kept:
             if each.file is None:
                 each.file = self._write(each.run)
             elif each.has_new_ends:
                 ends = each.run.rows.ends
                 each.file, each.ends = write_ends(*self._where, each.file, ends)
+            each.is_cold |= span is not None and each.file.last_start < earlier(until, span)
+            if each.is_cold and each.filter is None:
+                each.filter = write_filter(*self._where, [each.file], [each.run])
         self._windows[name] = kept
         after = self.report.after
-        if kept:
-            after.runs[name] = tuple(each.file for each in kept if each.file is not None)
+        if hot := tuple(each.file for each in kept if each.file is not None and not each.is_cold):
+            after.runs[name] = hot
+        parts = (ColdRuns(each.filter, each.file) for each in kept if each.filter is not None)
+        if cold := tuple(parts):
+            after.cold[name] = cold
         if ends_files := tuple(each.ends for each in kept if each.ends is not None):
             after.ends[name] = ends_files
 
@@ -256,7 +286,7 @@ class OrderedBatch(BucketBatch):
         parts = [each for each in kept if each.file in upkeep.merge]
         others = [each for each in kept if each.file not in upkeep.merge]
         rows = _ending_from(Rows.together([each.run.rows for each in parts]), horizon)
-        return [Kept(run_of(rows)), *others]
+        return [Kept(run_of(rows), is_cold=parts[0].is_cold), *others]
 
     # -- groups ---------------------------------------------------------------------------------
 
@@ -365,6 +395,8 @@ def _joinable(order: OrderPlan, name: str, run: SortedRun) -> SortedRun:
     if name not in order.rows:
         return run
     rows, columns = run.rows, list(order.columns[name])
+    if isinstance(run, ColdRun):
+        return run.only(columns)
     return SortedRun(
         Rows(rows.codes, rows.starts, rows.ends, rows.payload.select(columns)), run.indexes
     )
@@ -382,7 +414,8 @@ def _ended(kept: Kept, arrivals: Arrivals) -> Kept:
         return kept
     now = rows.ends.copy()
     now[is_open[is_known]] = ends[is_known]
-    return Kept(with_ends(kept.run, now), kept.file, None, has_new_ends=True)
+    run = with_ends(kept.run, now)
+    return replace(kept, run=run, ends=None, has_new_ends=True)
 
 
 def _open_rows(run: SortedRun) -> NDArray[np.int64]:
@@ -407,7 +440,7 @@ def _alive(kept: Kept, horizon: int, *, can_shrink: bool) -> Kept | None:
     is_worth_it = kept.file is None or (can_shrink and n_gone * SHRINKS >= n_rows)
     if n_gone == 0 or not is_worth_it:
         return kept
-    return Kept(run_of(_ending_from(kept.run.rows, horizon)))
+    return Kept(run_of(_ending_from(kept.run.rows, horizon)), is_cold=kept.is_cold)
 
 
 AT = "_at"
@@ -433,6 +466,8 @@ class Emission:
     """Those at which a row of a stream came between the two; ascending, each once (µs)."""
     work: JoinWork
     """Counts of the probes, to which these are added."""
+    ages: PartnerAges | None = None
+    """Measures the ages of rows that are found; None if nobody asks."""
 
     def tables(self, emits: Emits) -> Iterator[pa.Table]:
         """Yield the results: see ``pipeline.results``; the instant of each is in ``_at``."""
@@ -449,7 +484,8 @@ class Emission:
     def _joined(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> Iterator[pa.Table]:
-        for found in results(self.graph, self.orders, windows, news, self.work):
+        found_by = results(self.graph, self.orders, windows, news, self.work, None, self.ages)
+        for found in found_by:
             # Bounds of ends let some pairs through that never live at one instant.
             lives = pc.less_equal(found["_start"], found["_end"])
             kept = found if pc.all(lives).as_py() else found.filter(lives)
@@ -585,7 +621,7 @@ class PartnerBatch(BucketBatch):
             yield from BucketBatch._results(self, windows, news)
         runs = [*windows[asked.right], *([news[asked.right]] if asked.right in news else [])]
         due = self._due(news[asked.left].rows if asked.left in news else None)
-        yield from decided(asked, self.plan.graph, due, runs, self.report.work)
+        yield from decided(asked, self.plan.graph, due, runs, self.report.work, self._ages)
         yield from without_partner(asked, self._lonely)
 
     def _due(self, new: Rows | None) -> list[Rows]:
@@ -619,11 +655,12 @@ def decided(
     due: Sequence[Rows],
     runs: Sequence[SortedRun],
     work: JoinWork,
+    ages: PartnerAges | None = None,
 ) -> Iterator[pa.Table]:
     """Look up rows for which no partner can come any more.
 
     ``runs`` are the window of the second input, in which all their partners are. Look-ups are added
-    to ``work``.
+    to ``work``, ages of what is found to ``ages``.
 
     Returns:
         Tables with the columns of the first input, named ``input.column``: of the rows that are
@@ -634,13 +671,13 @@ def decided(
         for start in range(0, len(part), BLOCK_ROWS):
             block = np.arange(start, min(start + BLOCK_ROWS, len(part)))
             run = SortedRun.of(part.taken(block))
-            counts = _counted(asked, graph, run, runs, work)
+            counts = _counted(asked, graph, run, runs, work, ages)
             table = _named(asked, run.rows)
             if asked.found is None:
                 yield table.filter(pa.array((counts > 0) == (asked.kind == "semi")))
                 continue
             for rows in _pieces(counts):
-                lists = _found(asked, graph, run, rows, runs)
+                lists = _found(asked, graph, run, rows, runs, ages)
                 yield table.slice(rows.start, rows.stop - rows.start).append_column(FOUND, lists)
 
 
@@ -650,14 +687,26 @@ def _counted(
     run: SortedRun,
     runs: Sequence[SortedRun],
     work: JoinWork,
+    ages: PartnerAges | None,
 ) -> NDArray[np.int64]:
-    """Return how many rows equal keys find for each; where one decides, no more are counted."""
+    """Return how many rows equal keys find for each; where one decides, no more are counted.
+
+    Then only rows without a partner among the hot ones are looked up in the cold tier.
+    """
     started, rows = time.perf_counter_ns(), run.rows
     keys = Composites({SEED: np.arange(len(run))}, rows.codes, rows.starts, rows.ends)
-    look_up = LookUp.of(keys, graph.links((asked.left,), asked.right))
-    counts = look_up.counts(runs, len(run), 1 if asked.found is None else FOREVER)
+    links, is_one = graph.links((asked.left,), asked.right), asked.found is None
+    hot = [each for each in runs if not (is_one and each.is_cold)]
+    counts, n_cold = LookUp.of(keys, links).counts(hot, len(run), 1 if is_one else FOREVER), 0
+    left = np.flatnonzero(counts == 0)
+    if len(hot) < len(runs) and left.size:
+        cold = [each for each in runs if each.is_cold]
+        found = LookUp.of(keys.take(left), links).counts(cold, len(run), 1)
+        counts, n_cold = counts + found, int(found.sum())
     ns = time.perf_counter_ns() - started
     work.probe(asked.left, asked.right).add(len(run), int(counts.sum()), ns)
+    if ages is not None and is_one:
+        ages.decided(asked.right, runs, links, keys.take(np.flatnonzero(counts)), n_cold)
     return counts
 
 
@@ -667,6 +716,7 @@ def _found(
     run: SortedRun,
     rows: slice,
     runs: Sequence[SortedRun],
+    ages: PartnerAges | None,
 ) -> pa.Array:
     """Return what equal keys find for some rows, as lists."""
     counts, chosen = np.zeros(rows.stop - rows.start, np.int64), np.empty(0, np.int64)
@@ -674,6 +724,8 @@ def _found(
         first = Composites.from_rows(asked.left, run, rows, 0)
         links = graph.links((asked.left,), asked.right)
         pairs = first.join(asked.right, runs, links, ())
+        if ages is not None:
+            ages.found(asked.right, runs, pairs)
         own = pairs.rows[asked.left] - rows.start
         counts = np.bincount(own, minlength=counts.size)
         chosen = pairs.rows[asked.right][np.argsort(own, kind="stable")]
@@ -707,6 +759,7 @@ def _lists(
     fields = [kind.value_type.field(at) for at in range(kind.value_type.num_fields)]
     columns = [pa.nulls(chosen.size, field.type) for field in fields]
     if chosen.size:
+        runs, chosen = asked_of(runs, chosen)
         taken = rows_of_parts([run.rows.payload for run in runs], chosen)
         columns = [
             taken[field.name].combine_chunks().cast(field.type)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.plan import BatchPlan, BucketReport
-    from eddyline.state.bucket_state import BucketState
+    from eddyline.state.bucket_state import BucketState, ColdRuns
     from eddyline.state.manifest import StatePlace
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
@@ -300,7 +300,14 @@ class OpenedWindow(NamedTuple):
 
 
 class ColdRows(Tier):
-    """The tier of joins that answer exactly: rows that are not hot are in cold runs."""
+    """The tier of joins that answer exactly: rows that are not hot are in cold runs.
+
+    Runs become cold when a batch begins. Some do already when it ends, as far as the new rows of
+    this bucket show that event time has gone on.
+    """
+
+    _newest: Mapping[str, int]
+    """The latest event time of the new rows of each input (µs)."""
 
     def opened(self, name: str, horizon: int) -> OpenedWindow:
         """Return the window of an input; some runs become cold now.
@@ -310,22 +317,70 @@ class ColdRows(Tier):
         plan, before, hot = self._plan, self._before, self._plan.spans.get(name)
         if hot is None or plan.moved is not None:
             return OpenedWindow([], before.all_runs(name), hot)
-        length, opened = plan.lengths[name], partial(self._open, name)
-        runs, until = before.runs.get(name, ()), horizon + length - hot
+        stay, parts = self._cooled(
+            name, before.runs.get(name, ()), before.cold.get(name, ()), hot, horizon, horizon
+        )
+        keys, opened = plan.graph.classes_of[name], partial(self._open, name)
+        tier = ColdTier(self._place.files, self._place.runs, parts, keys, opened)
+        # Rows are not asked for before the rows that wait for them are due.
+        waits = plan.lengths[name] - plan.stays(name)
+        return OpenedWindow([tier] if parts else [], stay, hot + waits)
+
+    def _cooled(
+        self,
+        name: str,
+        runs: Sequence[RunFile],
+        cold: Sequence[ColdRuns],
+        hot: int,
+        horizon: int,
+        now: int,
+    ) -> tuple[list[RunFile], tuple[ColdRuns, ...]]:
+        """Return the runs of an input that stay hot, and the cold ones with the others.
+
+        ``hot`` is for how long rows are before an instant ``now`` (µs).
+        """
+        length, opened = self._plan.stays(name), partial(self._open, name)
+        until = now + length - hot
         parts = cooled(
             self._place.files,
             self._place.runs,
-            before.cold.get(name, ()),
+            cold,
             [file for file in runs if file.last_end < until],
             opened,
             horizon=horizon,
             length=length,
         )
         self._report.after.cold[name] = parts
-        keys = plan.graph.classes_of[name]
-        tier = ColdTier(self._place.files, self._place.runs, parts, keys, opened)
-        stay = [file for file in runs if file.last_end >= until]
-        return OpenedWindow([tier] if parts else [], stay, hot)
+        return [file for file in runs if file.last_end >= until], parts
+
+    def before_probe(
+        self,
+        windows: Mapping[str, Sequence[SortedRun]],  # noqa: ARG002 - news say how far time is
+        news: Mapping[str, SortedRun],
+    ) -> None:
+        """Take note of how far the new rows are."""
+        self._newest = {name: int(run.rows.starts.max()) for name, run in news.items()}
+
+    def end(self) -> None:
+        """Let runs become cold; OSError if a filter cannot be written."""
+        plan, after = self._plan, self._report.after
+        if plan.moved is not None or plan.partners is not None:
+            return
+        for name, hot in plan.spans.items():
+            horizon, now = plan.horizons.get(name, ALWAYS), self._passed(name)
+            if hot is None or horizon is None or now <= horizon or name not in after.runs:
+                continue
+            cold = after.cold.get(name, ())
+            stay, _ = self._cooled(name, after.runs[name], cold, hot, horizon, now)
+            after.runs[name] = tuple(stay)
+
+    def _passed(self, name: str) -> int:
+        """Return the instant that all other streams have passed with this batch, at least (µs)."""
+        lateness, newest = self._plan.lateness, self._newest
+        others = [each for each in lateness if each != name]
+        if name not in lateness or not others or not {*others} <= newest.keys():
+            return ALWAYS
+        return min(newest[each] - lateness[each] for each in others)
 
     def take(self, name: str, run: SortedRun) -> None:
         """Write rows of an input as a cold run."""

@@ -251,10 +251,36 @@ class PartnerAges:
         if name not in self.counts or not len(joined):
             return
         started, rows = work_ns(), joined.rows[name]
-        n_cold = len(window[0]) if window[0].is_cold else 0
+        n_cold = sum(len(run) for run in window if run.is_cold)
         n_found = int(np.count_nonzero(rows < n_cold)) if n_cold else 0
         bins = _bins(window, rows, joined.starts) if self.measures else {}
         self.counts[name].add(AgeCounts(rows.size, n_found, bins))
+        self._report.monitor_ns += work_ns() - started
+
+    def decided(
+        self,
+        name: str,
+        window: Sequence[SortedRun],
+        links: Sequence[int],
+        found: Composites,
+        n_cold: int,
+    ) -> None:
+        """Count rows that have a partner in the window of an input, which decides; see ``found``.
+
+        The newest partner of a row would do, so its age counts. ``n_cold`` have none that is hot.
+        """
+        if name not in self.counts:
+            return
+        started, bins = work_ns(), dict[int, int]()
+        if self.measures and len(found):
+            step = -(-len(found) // MEASURED_PAIRS)
+            some = found.take(np.arange(0, len(found), step))
+            numbered = Composites({SEED: np.arange(len(some))}, some.codes, some.starts, some.ends)
+            pairs = numbered.join(name, window, links, ())
+            newest = np.full(len(some), ALWAYS)
+            np.maximum.at(newest, pairs.rows[SEED], lives_of(window, pairs.rows[name])[0])
+            bins = _binned(some.starts - newest, step)
+        self.counts[name].add(AgeCounts(len(found), n_cold, bins))
         self._report.monitor_ns += work_ns() - started
 
 
@@ -263,7 +289,11 @@ def _bins(
 ) -> dict[int, int]:
     """Return the bins of the ages of rows that were found by others at some instants (µs)."""
     step = -(-rows.size // MEASURED_PAIRS)
-    ages = instants[::step] - lives_of(window, rows[::step])[0]
+    return _binned(instants[::step] - lives_of(window, rows[::step])[0], step)
+
+
+def _binned(ages: NDArray[np.int64], step: int) -> dict[int, int]:
+    """Return the bins of some ages (µs), each of which stands for so many."""
     numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
     return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
 

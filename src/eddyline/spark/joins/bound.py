@@ -269,23 +269,50 @@ class BoundJoin:
     def constrained(self) -> dict[str, int]:
         """The lengths of the windows of which constraints are used (µs), by input.
 
-        One that has no end is among them only where rows are dropped.
+        One that has no end is among them only where rows are dropped. In a join that is not inner a
+        row that is gone would make its partner a result, and where windows count rows it would
+        still count: there no row is dropped.
         """
-        is_plain = self.step.kind == "inner" and not self.is_ordered
-        if not (self.options.constraints and self.options.adaptive and is_plain):
-            return {}
-        every = {each.name: each.window.length for each in self.source.layouts}
-        lengths = {name: every[name] for name in self.timed if every[name] > 0}
         drops = self.options.constraints == DISCARD
-        return {name: us for name, us in lengths.items() if drops or us < LONGEST}
+        is_on = self.options.constraints and self.options.adaptive
+        if not is_on or self.step.emits != "istream" or (drops and not self.is_plain):
+            return {}
+        every = {each.name: each.window for each in self.source.layouts}
+        windows = {name: every[name] for name in self._looked_in if every[name].length > 0}
+        return {
+            name: window.length
+            for name, window in windows.items()
+            if drops or window.length < LONGEST or window.counts is not None
+        }
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is inner, and its results wait for nothing."""
+        return self.step.kind == "inner" and not self.is_ordered
+
+    @property
+    def largest_k(self) -> int | None:
+        """The largest k of a constraint that is used (µs); None: as the window has it."""
+        largest = self.options.largest_k_s
+        return None if largest is None else round(largest * 1e6)
+
+    @property
+    def _looked_in(self) -> Sequence[str]:
+        """The streams in whose windows rows of another input are looked up."""
+        if self.step.kind == "inner":
+            return self.timed
+        if len(self.timed) < 2:
+            return ()
+        return self.timed if self.step.kind == "left" else self.timed[1:]
 
     # -- keys -----------------------------------------------------------------------------------
 
     @cached_property
     def keys(self) -> dict[str, UniqueKey]:
         """The declared keys that inputs are joined by, and that are checked."""
-        is_plain = self.step.kind == "inner" and not self.is_ordered
-        return declared_keys(self.step, self.inputs, self.source.rough) if is_plain else {}
+        if not self.is_plain:
+            return {}
+        return declared_keys(self.step, self.inputs, self.source.rough)
 
     # -- work -----------------------------------------------------------------------------------
 

@@ -149,20 +149,21 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
         is_inner = bound.step.kind == "inner"
-        is_plain = is_inner and not bound.is_ordered
         self.leaving = LeavingLoops(
             self.graph,
             bound.lengths,
             bound.constrained,
-            bound.timed,
+            # Where results wait, rows are asked for later than when others pass their keys.
+            bound.timed if bound.is_plain else (),
             bound.source.rough,
             {name: each.key for name, each in bound.keys.items()},
             drops=self.options.constraints == DISCARD,
+            largest=bound.largest_k,
         )
         # What is dropped decides what is in the answer, and is learned of the rows that come.
-        is_filtered = is_plain and self.options.adaptive and not self.leaving.discards.lengths
+        is_filtered = bound.is_plain and self.options.adaptive and not self.leaving.discards.lengths
         self.drops = TableFilter(bound, is_on=is_filtered)
-        can_cache = is_plain and not self.leaving.lengths
+        can_cache = bound.is_plain and not self.leaving.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         self.loop = JoinLoop(self.graph, self.options, tables)
         self.grids = GridChoice(
@@ -558,6 +559,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             orders=self.loop.plan,
             lengths=bound.lengths,
             lows=time.lows({}),
+            lateness={n: us for n, us in time.lateness.items() if not time.told},
             horizons={name: time.horizon(name, {}) for name in self.graph.inputs},
             grid=self._grid,
             order=bound.order(time, latest),
@@ -814,9 +816,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             )
         elif self.options.constraints and not self.leaving.tiers.lengths:
             yield (
-                "constraints are not used: they need an inner join, a window of a length "
-                "([RANGE 10 MINUTES]) or 'discard', results that do not wait for event time, and "
-                "adaptive=True"
+                "constraints are not used: they need a window that ends ([RANGE 10 MINUTES], "
+                "[ROWS 1000]), ISTREAM and adaptive=True; 'discard' needs none, but an inner join "
+                "whose results do not wait for event time"
             )
         keyed = (each for each in self.bound.inputs if each.key is not None)
         if unused := [each for each in keyed if each.name not in self.bound.keys]:
