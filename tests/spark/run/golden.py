@@ -1,14 +1,15 @@
 """What people read of a run of each query kind: explain, journal, report, metrics; without figures.
 
-``python -m tests.spark.run.golden`` writes the lines that ``test_golden.py`` looks for: those that
-two runs have in common, as plans depend on time that is measured. A change of structure leaves all
-of them as they are. A change of words shows as a change of the files.
+``python -m tests.spark.run.golden [kind …]`` writes the lines that ``test_golden.py`` looks for:
+those that two runs have in common, as plans depend on time that is measured. A change of structure
+leaves all of them as they are. A change of words shows as a change of the files.
 """
 
 from __future__ import annotations
 
 import html
 import re
+import sys
 import tempfile
 import warnings
 from pathlib import Path
@@ -67,12 +68,12 @@ def _entry_line(entry: Any) -> str:
 
 
 def main() -> None:
-    """Write the texts of all kinds."""
+    """Write the texts of the kinds that are named, or of all."""
     spark = session()
     FOLDER.mkdir(exist_ok=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for kind in KINDS:
+        for kind in sys.argv[1:] or KINDS:
             texts = []
             for _ in range(2):
                 with tempfile.TemporaryDirectory() as folder:
