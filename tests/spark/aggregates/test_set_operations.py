@@ -54,6 +54,19 @@ CASES = {
     ),
     "EXCEPT ALL": ("{} EXCEPT ALL {}", [S, T], "greatest(a - b, 0)"),
     "INTERSECT ALL of a join": ("{} INTERSECT ALL {}", [JOINED, side("t", 6)], "least(a, b)"),
+    "of joins with equal windows": (
+        "{} UNION {}",
+        [
+            (
+                f"SELECT s.k, {name}.v % 3 AS r FROM s [RANGE 4 SECONDS], {name} "
+                f"WHERE s.k = {name}.k",
+                f"SELECT s.k, {name}.v % 3 AS r, greatest(s.ts, {name}.ts) AS since, "
+                f"{until(s=4)} AS until FROM s JOIN {name} ON s.k = {name}.k",
+            )
+            for name in "tu"
+        ],
+        "least(1, a + b)",
+    ),
     "UNION for ever": ("{} UNION DISTINCT {}", [side("s"), side("t")], "least(1, a + b)"),
     "MINUS of a stream for ever": (
         "{} MINUS {}",

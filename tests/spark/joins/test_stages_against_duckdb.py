@@ -50,6 +50,19 @@ def both(text, **conditions):
 ST, SU, STU, TU = met("s", "t"), met("s", "u"), met("s", "t", "u"), met("t", "u")
 IN_T = "SELECT t.v FROM {t} WHERE t.k = s.k AND {st}"
 
+BOUNDS = {
+    "ts_of_t": ("t", "s.ts - INTERVAL 5 SECONDS", "s.ts + INTERVAL 9 SECONDS"),
+    "ts_of_u": ("u", "s.ts", "s.ts + INTERVAL 30 SECONDS"),
+}
+
+
+def bounded(text):
+    """Return a query without windows, whose conditions bound event times."""
+    for name, (stream, low, high) in BOUNDS.items():
+        text = text.replace(f"{{{name}}}", f"{stream}.ts BETWEEN {low} AND {high}")
+    return text, text
+
+
 CASES = {
     "LEFT, LEFT": both(
         "SELECT s.id, t.id AS tid, u.id AS uid, u.name "
@@ -98,6 +111,19 @@ CASES = {
         "LEFT JOIN {t} ON n.k = t.k AND s.v <= t.v AND {st} WHERE s.id >= 0",
         st=ST,
     ),
+    "tables, without a window": both(
+        "SELECT s.id, n.label FROM s LEFT JOIN names n ON s.k = n.k WHERE s.id >= 0 AND s.v NOT IN "
+        "(SELECT k FROM names WHERE k IS NOT NULL) OR s.v = 1 AND EXISTS "
+        "(SELECT 1 FROM names m WHERE m.k = s.k)"
+    ),
+    "LEFT of a table and an inner join, with one window": both(
+        "SELECT s.id, n.label, t.id AS tid FROM s LEFT JOIN names n ON s.k = n.k "
+        "JOIN {t} ON s.name = t.name AND s.ts <= t.ts + INTERVAL 7 SECOND"
+    ),
+    "a bound by way of the row that a condition needs": bounded(
+        "SELECT s.id, t.id AS tid, u.id AS uid FROM s LEFT JOIN t ON s.k = t.k AND {ts_of_t} "
+        "LEFT JOIN u ON t.v = u.v AND u.ts BETWEEN t.ts AND t.ts + INTERVAL 8 SECONDS"
+    ),
     "EXISTS and NOT EXISTS": both(
         "SELECT s.id, s.v FROM {s} WHERE EXISTS (SELECT 1 FROM {t} WHERE t.k = s.k AND {st}) "
         "AND s.v > 0 AND NOT EXISTS (SELECT * FROM {u} WHERE u.name = s.name AND u.v > 1 AND {su})",
@@ -144,19 +170,6 @@ CASES = {
         su=SU,
     ),
 }
-
-BOUNDS = {
-    "ts_of_t": ("t", "s.ts - INTERVAL 5 SECONDS", "s.ts + INTERVAL 9 SECONDS"),
-    "ts_of_u": ("u", "s.ts", "s.ts + INTERVAL 30 SECONDS"),
-}
-
-
-def bounded(text):
-    """Return a query without windows, whose conditions bound event times."""
-    for name, (stream, low, high) in BOUNDS.items():
-        text = text.replace(f"{{{name}}}", f"{stream}.ts BETWEEN {low} AND {high}")
-    return text, text
-
 
 CASES |= {
     "bounds in place of windows: LEFT, LEFT": bounded(
