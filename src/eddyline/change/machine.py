@@ -292,6 +292,15 @@ class MachineBank(ABC):
         return rows
 
 
+def update_rows(bank: Any, items: Floats) -> tuple[int, Mask]:
+    """Take in rows of items by ``update`` up to the first change; see ``protocol.advance``."""
+    for n_taken, row in enumerate(items, start=1):
+        changed = bank.update(row)
+        if changed.any():
+            return n_taken, changed
+    return len(items), np.zeros(items.shape[1], dtype=np.bool_)
+
+
 class KernelBank(MachineBank):
     """A bank whose states are kernels.
 
