@@ -604,9 +604,8 @@ def run_detected(
         if found.any():
             n_detections += 1
             due_rows = min_profile
-            which = np.flatnonzero(found)
-            begins = _change_block(bank, which, position_of, n_known, done_blocks - 1)
-            low = max(low, begins * block_rows)
+            places = np.flatnonzero(found), position_of, n_known, done_blocks - 1
+            low = max(low, _change_block(bank, *places) * block_rows)
         low = max(low, high - MAX_WINDOW)
         if high - low >= due_rows:
             due_rows = 2.0 * (high - low) if reviews else np.inf

@@ -159,15 +159,16 @@ def test_many_rows_in_one_call_give_the_alarms_of_one_by_one_detectors(options, 
     bounds = [0, *sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=3))), len(items)]
     bank, singles = options.build(n), [Detector(options) for _ in range(n)]
     for low, high in pairwise(bounds):
-        while low < high:
-            n_taken, changed = advance(bank, items[low:high])
-            for row in items[low : low + n_taken]:
+        part = items[low:high]
+        while len(part):
+            n_taken, changed = advance(bank, part)
+            for row in part[:n_taken]:
                 assert not any(single.drift_detected for single in singles), "a change was skipped"
                 for single, x in zip(singles, row, strict=True):
                     single.update(x)
             assert changed.tolist() == [single.drift_detected for single in singles]
             assert bank.change_points.tolist() == [single.change_point for single in singles]
-            low += n_taken
+            part = part[n_taken:]
             if changed.any():
                 bank.reset(~changed)
                 for single, has_changed in zip(singles, changed, strict=True):
@@ -191,7 +192,10 @@ def test_an_item_out_of_range_is_refused_where_it_stands():
 
 def test_special_functions_of_the_kernels_are_scipys():
     x = 10.0 ** np.linspace(-6, 12, 73)
-    for kernel, expected in (("digamma", special.digamma(x)), ("trigamma", special.polygamma(1, x))):
+    for kernel, expected in (
+        ("digamma", special.digamma(x)),
+        ("trigamma", special.polygamma(1, x)),
+    ):
         got = np.vectorize(getattr(beta_fit, kernel))(x)
         np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-14)
     a, b = np.meshgrid(x[x < 1e3], x[x < 1e3])

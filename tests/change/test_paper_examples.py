@@ -18,7 +18,9 @@ CHECKED = [0.31, 0.29, 0.30, 0.45, 0.50, 0.48, 0.52, 0.49, 0.51, 0.50]
 
 def test_t1_moments_and_maximum_likelihood():
     sample = np.array([TRAINING])
-    assert beta_of_moments(sample.mean(), sample.var(ddof=1)) == pytest.approx((72.392308, 168.915385), rel=1e-7)
+    assert beta_of_moments(sample.mean(), sample.var(ddof=1)) == pytest.approx(
+        (72.392308, 168.915385), rel=1e-7
+    )
     fit = fit_beta(sample, np.zeros(1))
     assert (fit.a[0], fit.b[0]) == pytest.approx((80.3233, 187.4236), rel=1e-4)
     value = log_likelihood(np.log(sample).mean(), np.log1p(-sample).mean(), fit.a[0], fit.b[0])

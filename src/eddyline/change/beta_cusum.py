@@ -138,7 +138,9 @@ class BetaCusum(KernelBank):
             learn(plain(feedback), i, self._learned, self._constants)
 
     def _check(self, which: Ints, items: Floats) -> Mask:
-        hits = (check(x, i, self._learned, self._constants) for i, x in zip(which, items, strict=True))
+        hits = (
+            check(x, i, self._learned, self._constants) for i, x in zip(which, items, strict=True)
+        )
         return np.fromiter(hits, dtype=np.bool_, count=len(which))
 
 
@@ -193,8 +195,8 @@ def learn(feedback: Floats, i: int, learned: Learned, constants: Constants) -> N
     Args:
         feedback: its first items.
         i: the detector.
-        learned: what detectors learned ((n, 8), by the columns above); number of items, mean and sum of
-            squared deviations ((n, 3)); sums of log ratios ((n,)).
+        learned: the laws ((n, 8), by the columns above); number of items, mean and sum of squared
+            deviations ((n, 3)); sums of log ratios ((n,)).
         constants: see ``BetaCusum``.
     """
     model, moments, sums = learned

@@ -1,8 +1,8 @@
 """Beta distributions by maximum likelihood, as kernels [Tsamoura16 5 (2)-(6), App. 1].
 
 The paper maximises with Nelder-Mead. Newton's method finds the same maximum: the Beta laws are an
-exponential family in (a, b), so the log-likelihood is concave. The special functions are recurrences
-up to ``_LARGE`` and Stirling's series from there: kernels cannot call scipy's.
+exponential family in (a, b), so the log-likelihood is concave. Kernels cannot call scipy's special
+functions, so these are here: recurrences up to ``_LARGE``, and Stirling's series from there.
 """
 
 from __future__ import annotations
@@ -171,6 +171,9 @@ def trigamma(x: float) -> float:
         x += 1.0
     r = 1.0 / x
     s = r * r
-    return value + r + 0.5 * s + r * s * (
-        1 / 6 - s * (1 / 30 - s * (1 / 42 - s * (1 / 30 - s * (5 / 66))))
+    return (
+        value
+        + r
+        + 0.5 * s
+        + r * s * (1 / 6 - s * (1 / 30 - s * (1 / 42 - s * (1 / 30 - s * (5 / 66)))))
     )

@@ -109,7 +109,7 @@ def advance(bank: DetectorBank, items: Floats) -> tuple[int, Mask]:
     """
     rows = np.asarray(items, dtype=np.float64)
     own = getattr(bank, "advance", None)
-    if own is None or rows.ndim != 2 or rows.shape[1] != bank.n:  # noqa: PLR2004 rows, columns
+    if own is None or rows.ndim != 2 or rows.shape[1] != bank.n:
         return update_rows(bank, rows)
     taken: tuple[int, Mask] = own(rows)
     return taken
