@@ -266,6 +266,9 @@ class DetectorMonitorOptions:
     """Whether the filters' costs are watched too."""
     two_sample: bool = True
     """Whether a batch that contradicts the window is a change too, whatever the detectors say."""
+    preprocess: Any = None
+    """What items pass before detectors see them: a name of ``eddyline.change.PREPROCESSORS``, an
+    options object, or a sequence of these."""
 
     def __post_init__(self) -> None:
         in_range(self, "block_rows", 2, 2**20)
@@ -280,14 +283,15 @@ class DetectorMonitorOptions:
         """
         chosen = options_of(self.detector)
         if not isinstance(self.detector, str) or not is_dataclass(chosen):
-            return chosen
+            return options_of(self.detector, preprocess=self.preprocess)
         known = {field.name for field in fields(chosen)}
         wanted = (
             {"block_rows": MAIN_BLOCK_ROWS, "min_shift": MIN_SHIFT}
             if of_all_rows
             else {"block_rows": self.block_rows}
         )
-        return options_of(self.detector, **{k: v for k, v in wanted.items() if k in known})
+        suited = {name: value for name, value in wanted.items() if name in known}
+        return options_of(self.detector, preprocess=self.preprocess, **suited)
 
     def build(self, n_filters: int, seed: int) -> DetectorMonitor:
         """Return a fresh monitor."""
