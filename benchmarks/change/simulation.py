@@ -10,7 +10,8 @@ they cost can be compared: CPU time of monitoring, analysis and re-optimisation.
   its detector; a change empties the window up to the change point, and only then is the invariant
   checked again, once the window holds enough rows. Detectors whose key (prefix as a set, filter) a
   new order changed start anew. The blocks of a micro-batch go to the detectors in one call, which
-  stops at a change; what is left of them is estimated again under the order that follows.
+  stops at a change; what is left of them is estimated again under the order that follows. After a
+  change the calls begin with one block and double.
 
 An engine of micro-batches lays an order when a batch begins and keeps it until the next begins, so
 every run also counts what its orders would have cost laid so, and how often they differ from batch
@@ -48,6 +49,9 @@ MIN_PROFILE = 250
 
 MIN_REACHED = 10
 """Rows of a block that must reach a position, or the block says nothing about it."""
+
+MOST_CELLS = 2**16
+"""Estimates that are made together (half a MiB)."""
 
 NOTHING: Mask = np.zeros(0, dtype=np.bool_)
 
@@ -571,7 +575,8 @@ def run_detected(
     slots = Slots(order)
     bank = detector.build(slots.n)
     position_of = np.repeat(np.arange(n), np.diff(slots.starts))
-    n_blocks, most = n_rows // block_rows, max(batch_rows // block_rows, 1)
+    n_blocks, ahead = n_rows // block_rows, 1
+    most = max(min(batch_rows // block_rows, MOST_CELLS // slots.n), 1)
     room = block_rows, np.zeros((n + 1, n), dtype=np.int32)
     values = np.full((most, slots.n), np.nan)
     spent, n_known = np.zeros(n_blocks), np.zeros(n_blocks, dtype=np.int64)
@@ -581,15 +586,14 @@ def run_detected(
     started = time.thread_time()
     while high < n_rows:
         # A batch of blocks, up to the one after which an analysis is due: it may change the order.
-        begin, stop = done_blocks, min(done_blocks + most, n_blocks)
+        begin, stop = done_blocks, min(done_blocks + ahead, n_blocks)
         if due_rows <= MAX_WINDOW:
             stop = min(stop, max(begin + 1, int(-(-(low + due_rows) // block_rows))))
         if begin < stop:
             entries = slots.starts, slots.filters
-            at = slice(begin, stop)
             estimate_blocks(
                 *(drops, begin * block_rows, order, price, entries, MIN_REACHED, room),
-                *(spent[at], n_known[at], values[: stop - begin]),
+                *(spent[begin:stop], n_known[begin:stop], values[: stop - begin]),
             )
             n_taken, found = advance_bank(bank, values[: stop - begin])
             done_blocks += n_taken
@@ -598,9 +602,9 @@ def run_detected(
         else:
             found, high = NOTHING, n_rows
             work += rest_work(drops, done_blocks * block_rows, n_rows, order, price)
-        while n_batches * batch_rows < high:
-            laid[n_batches] = order
-            n_batches += 1
+        laid[n_batches : -(-high // batch_rows)] = order
+        n_batches = -(-high // batch_rows)
+        ahead = 1 if found.any() else min(2 * ahead, most)
         if found.any():
             n_detections += 1
             due_rows = min_profile

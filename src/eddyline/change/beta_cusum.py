@@ -162,10 +162,12 @@ def advance(
     """
     n_seen, started, ready, buffer = machine
     n_rows, n = items.shape
+    is_refused = False
     for t in range(n_rows):
         for i in range(n):
-            if items[t, i] < 0.0 or items[t, i] > 1.0:
-                return -1
+            is_refused |= items[t, i] < 0.0 or items[t, i] > 1.0
+    if is_refused:
+        return -1
     for t in range(n_rows):
         has_changed = False
         for i in range(n):

@@ -103,6 +103,11 @@ class MachineBank(ABC):
     # -- the transitions ----------------------------------------------------------------------
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest item that the detectors take."""
+        return self._low, self._high
+
+    @property
     def has_feedback(self) -> Mask:
         """Mask of the detectors that are ready to check the next item ((n,))."""
         return self._ready.copy()

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from eddyline import registry
-from eddyline.change.machine import plain
+from eddyline.change.machine import MOST, plain
 from eddyline.change.protocol import advance
 from eddyline.data.arrays import pack, unpack
 from eddyline.data.jit import compiled
@@ -262,6 +262,11 @@ class PreprocessedBank:
     def change_points(self) -> Ints:
         """Beginning of the change that each detector found last ((n,))."""
         return self._bank.change_points
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest item that the detectors take."""
+        return getattr(self._bank, "bounds", (-MOST, MOST))
 
     @property
     def has_feedback(self) -> Mask:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import Order
 
-_MOST_CELLS = 2**18
-"""Estimates that are made together (2 MiB)."""
+_MOST_CELLS = 2**16
+"""Estimates that are made together (half a MiB)."""
 
 
 class BlockEstimates(Learns):

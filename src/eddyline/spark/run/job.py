@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from eddyline.query.identity import Identity
+    from eddyline.runtime.watch import Watched
     from eddyline.spark.operator import Laid, Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import ArrowSink, Sink
@@ -93,6 +94,8 @@ class Job:
     """Advice on choosing another name, for errors."""
     recalls: bool = True
     """Whether plans are taken again where their conditions come again."""
+    watched: tuple[Watched, ...] = ()
+    """The series that are watched, each with its detector."""
 
 
 def settings_of(options: Any) -> dict[str, str]:
