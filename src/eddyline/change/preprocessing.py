@@ -236,10 +236,10 @@ class Preprocessed:
     detector: DetectorOptions
     preprocess: tuple[PreprocessorOptions, ...]
 
-    def build(self, n: int) -> PreprocessedBank:
+    def build(self, n: int) -> DetectorBank:
         """Return n fresh detectors."""
-        bank = self.detector.build(n)
-        return PreprocessedBank(bank, [options.build(n) for options in self.preprocess])
+        steps = [options.build(n) for options in self.preprocess]
+        return cast("DetectorBank", PreprocessedBank(self.detector.build(n), steps))
 
 
 class PreprocessedBank:
