@@ -161,7 +161,7 @@ def advance(
         How many rows were taken in; -1 if an item is out of range, and nothing was taken in.
     """
     n_seen, started, ready, buffer = machine
-    n_rows, n = items.shape
+    n_rows, n = len(items), items.shape[1]
     is_refused = False
     for t in range(n_rows):
         for i in range(n):
