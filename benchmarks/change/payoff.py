@@ -195,7 +195,10 @@ def payoff(settings: Settings) -> Measurement:
         f" window / against each window, where {', '.join(f'{c:g}' for c in CHANGED)} of the"
         f" filters change: {'; '.join(lines)}"
     )
-    details = {str(cell): row for cell, row in rows.items()}
+    details = {
+        str(cell): {name: None if value == math.inf else value for name, value in row.items()}
+        for cell, row in rows.items()
+    }
     return Measurement(fmean(mean for mean, _ in shares.values()), note, {"cells": details})
 
 
