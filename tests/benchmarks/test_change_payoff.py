@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from benchmarks.change.payoff import WANTED, Cell, price_from, row_of, run_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.change.payoff import WANTED, Cell, price_from, row_of, run_of
-
-PRICES = np.linspace(0.0, 40.0, 4001)
+tried = np.linspace(0.0, 40.0, 4001)
 """Prices that are tried out; the counts below are whole, so none lies beyond."""
 
 
 @given(st.lists(st.tuples(st.integers(-20, 20), st.integers(-5, 5)), min_size=1, max_size=4))
 def test_the_least_price_is_that_of_trying_prices_out(lacking):
     evaluations, changes = np.array(lacking, dtype=float).T
-    is_enough = (evaluations + PRICES[:, None] * changes <= 1e-9).all(axis=1)
+    is_enough = (evaluations + tried[:, None] * changes <= 1e-9).all(axis=1)
     price = price_from(lacking)
     if math.isinf(price):
         assert not is_enough.any()
     else:
         assert (evaluations + price * changes <= 1e-9).all()
-        assert not is_enough[PRICES < price - 1e-9].any()
+        assert not is_enough[tried < price - 1e-9].any()
 
 
 def test_at_the_least_price_of_a_cell_just_enough_is_saved():
