@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from itertools import product
 from statistics import fmean
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from tests.oracles.drifting import DriftingStream
@@ -24,7 +22,6 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median
 from eddyline.change import DETECTORS
 from eddyline.data.outcomes import seed_of
-from eddyline.runtime import order_loop
 from eddyline.runtime.monitors import DetectorMonitorOptions
 
 COST_NS = 10_000.0
@@ -189,33 +186,4 @@ def loop_256(settings: Settings) -> Measurement:
     return Measurement(rows["beta_cusum, budget"]["median_ms"], note, {"monitors": rows})
 
 
-RARELY = (
-    *CASES[:2],
-    Case("4 filters that never change", 4, 400_000, 0, 3),
-    Case("4 filters, abrupt every 50K", 4, 50_000, 8, 3),
-    Case("16 filters, abrupt every 100K", 16, 100_000, 3, 2),
-)
-
-
-def loop_rarely(settings: Settings) -> Measurement:
-    """Work if evidence that changes no order is gathered more rarely, over that if it is not."""
-    ratios, told = [], []
-    for case in RARELY:
-        works: dict[int, list[float]] = {0: [], order_loop.MOST_HALVINGS: []}
-        for seed, n_halvings in product(settings.seeds(case.n_seeds, 1), works):
-            stream = Stream(~case.stream(seed, settings).passes(), np.full(case.n_filters, COST_NS))
-            with patch.object(order_loop, "MOST_HALVINGS", n_halvings):
-                run, _ = _run(stream, seed, {"monitor": "two_sample"})
-            works[n_halvings].append(run.total_ns)
-        always, rarely = map(fmean, works.values())
-        ratios.append(rarely / always)
-        told.append(f"{case.name} {rarely / always:.4f}")
-    note = f"work over that with the same share profiled always, two_sample: {'; '.join(told)}"
-    return Measurement(max(ratios), note, {"ratios": ratios})
-
-
-RUNS: Runs = {
-    "change_loop_monitors": loop_monitors,
-    "change_loop_256": loop_256,
-    "change_loop_rarely": loop_rarely,
-}
+RUNS: Runs = {"change_loop_monitors": loop_monitors, "change_loop_256": loop_256}

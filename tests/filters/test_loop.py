@@ -25,7 +25,6 @@ from eddyline.options import FilterOptions
 from eddyline.ordering.a_greedy import AGreedyOptions
 from eddyline.ordering.protocol import Proposal, WindowPolicy
 from eddyline.query.predicates import predicate
-from eddyline.runtime.order_loop import costs_ns
 from eddyline.stats.profile import FilterProfile
 from tests.filters.world import World, loop_of
 
@@ -131,26 +130,6 @@ class TestBudget:
         world.run(world.loop(max_overhead=1.0, sample_prob=0.02), 100)
         rows = sum(each.n_tuples + each.passed * 0.02 for each in world.profiles[5:])
         assert rows / (95 * 4096) == pytest.approx(0.02, rel=0.1)
-
-    @pytest.mark.parametrize(
-        ("monitor", "share"), [("two_sample", 0.25), ("window", 1.0), ("adwin", 1.0)]
-    )
-    def test_evidence_that_changes_no_order_is_gathered_more_rarely(self, monitor, share):
-        """Down to a quarter, if the monitor needs no samples; a change restores the budget."""
-        settings = {"monitor": monitor, "sample_prob": 1.0, "max_overhead": 0.1}
-        world = World([100.0, 110.0, 120.0], [0.5, 0.6, 0.7])
-        loop = world.loop(**settings)
-        world.run(loop, 120)
-        again = world.loop(**settings)
-        again.restore(loop.snapshot())
-        seen = loop.window.profile()
-        work_ns, extra_ns = costs_ns(loop.order, seen, loop.policy.extra(3))
-        budget = 0.1 * max(work_ns, loop._recent_ns) / extra_ns
-        assert loop.sample_prob() == again.sample_prob() == pytest.approx(share * budget)
-        world.pass_fracs = [0.5, 0.6, 0.02]
-        world.run(again, 1)
-        assert again.order[0] == 2
-        assert again._n_quiet == 0
 
 
 class TestWarmUp:

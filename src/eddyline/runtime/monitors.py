@@ -74,8 +74,6 @@ class Monitor(Protocol):
 
     block_rows: int
     """Input rows per block of counts that the profiles should bring; 0: none."""
-    spares_samples: bool
-    """Whether it finds changes without sampled rows, so that few of them will do."""
 
     def observe(
         self,
@@ -145,7 +143,6 @@ class WindowMonitor(Learns):
     """Finds no change: evidence leaves the window by its age alone. Nothing is kept."""
 
     block_rows = 0
-    spares_samples = False
 
     def observe(
         self,
@@ -191,8 +188,6 @@ class TwoSampleOptions:
 
 class TwoSampleMonitor(WindowMonitor):
     """A fixed window of which all evidence goes when a batch contradicts it."""
-
-    spares_samples = True
 
     def __init__(self, options: TwoSampleOptions) -> None:
         self._options = options
@@ -306,7 +301,6 @@ class DetectorMonitorOptions:
 class DetectorMonitor(Learns):
     """Asks the policy after a change, then each time the fresh evidence has doubled."""
 
-    spares_samples = False
     learned = ("_fracs", "_costs", "_blocks", "_main", "_n_tuples", "_n_rows", "_starts")
 
     def __init__(self, options: DetectorMonitorOptions, n_filters: int, seed: int) -> None:

@@ -65,10 +65,6 @@ WARMUP_SAMPLES = 4
 LOGGED_TUPLES = 256
 """Newest profile tuples that the log of plans keeps of a situation."""
 
-MOST_HALVINGS = 2
-"""Most times that the budget of profiling is halved while evidence changes no order. Four times
-saves at most 0.2 % more of the work (change_loop_rarely)."""
-
 THINKING_FRAC = 0.01
 """Most time that the policy may take, as a share of the time that the filters take."""
 
@@ -102,8 +98,6 @@ class OrderState(msgspec.Struct, frozen=True, kw_only=True):
     monitor: dict[str, Any]
     """The monitor's own, if it is the same again."""
     monitor_name: str
-    n_quiet: int = 0
-    """Decisions in a row that left the order as it was."""
 
 
 class OrderLoop(Choice):
@@ -162,7 +156,6 @@ class OrderLoop(Choice):
         self._warmups_ns = 0.0
         self._recent_ns = 0.0
         self._work_ns = 0.0
-        self._n_quiet = 0
         self._thinking = Budget(THINKING_FRAC, clock=clock)
 
     def step(
@@ -209,7 +202,6 @@ class OrderLoop(Choice):
         self._new_tuples = 0
         self._costs_changed = False
         if proposal is None or proposal.order == self.order:
-            self._n_quiet += 1
             return []
         before = self.order
         self.reorder(self._checked(proposal.order))
@@ -220,7 +212,6 @@ class OrderLoop(Choice):
     def reorder(self, order: Order) -> None:
         """Put another order in force, whoever has chosen it."""
         before, self.order = self.order, order
-        self._n_quiet = 0
         self.monitor.reordered(before, order)
 
     def _add_work(self, fresh: FilterProfile) -> None:
@@ -250,7 +241,6 @@ class OrderLoop(Choice):
             self.window.forget_costs(found.costs)
             self.recent.forget_costs(found.costs)
             self._costs_changed = True
-        self._n_quiet = 0
         evidence = {**found.evidence, "n_tuples": known.n_tuples}
         if found.n_fresh is not None:
             n_kept = max(found.n_fresh - fresh.n_tuples, 0)
@@ -377,11 +367,7 @@ class OrderLoop(Choice):
             return options.sample_prob
         # What rows cost now may be far more than the evidence says, if that is getting stale.
         work_ns = max(work_ns, self._recent_ns)
-        # Evidence that changes no order is gathered more rarely, where the monitor finds changes
-        # without it [Babu05 7].
-        n_halvings = min(self._n_quiet, MOST_HALVINGS) if self.monitor.spares_samples else 0
-        budget = options.max_overhead * 0.5**n_halvings
-        return min(options.sample_prob, budget * work_ns / extra_ns)
+        return min(options.sample_prob, options.max_overhead * work_ns / extra_ns)
 
     # -- what a person pins ---------------------------------------------------------------------
 
@@ -560,7 +546,6 @@ class OrderLoop(Choice):
             policy_name=type(self.policy).__name__,
             monitor=self.monitor.snapshot(),
             monitor_name=repr(self.options.monitor),
-            n_quiet=self._n_quiet,
         )
 
     def restore(self, state: Any) -> None:
@@ -591,7 +576,6 @@ class OrderLoop(Choice):
         self.window.restore(state.window)
         self.recent.restore(state.recent)
         self._recent_ns, self._work_ns, self._warmups_ns = state.spent_ns
-        self._n_quiet = state.n_quiet
         # What is restored was learned from more than one call.
         self._n_timed = np.where(self.window.profile().costs.is_known, 2.0, 0.0)
         if state.policy_name == type(self.policy).__name__:
