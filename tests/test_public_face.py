@@ -58,7 +58,7 @@ def test_a_set_of_rules_needs_no_kernels_on_the_driver():
 def test_a_detector_loads_only_what_it_needs():
     build = "import eddyline as el; el.detector_bank({!r}, 3)"
     heavy = {"pyspark", "pandas", "numba", "scipy.special", "river"}
-    assert not heavy & loaded_by(build.format("beta_cusum"))
+    assert not heavy & loaded_by(build.format("page_hinkley"))
     assert "numba" in loaded_by(build.format("adwin"))
 
 

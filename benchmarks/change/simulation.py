@@ -9,7 +9,9 @@ they cost can be compared: CPU time of monitoring, analysis and re-optimisation.
 - ``run_detected``: every block of k rows gives one estimate of each conditional drop fraction to
   its detector; a change empties the window up to the change point, and only then is the invariant
   checked again, once the window holds enough rows. Detectors whose key (prefix as a set, filter) a
-  new order changed start anew.
+  new order changed start anew. The blocks of a micro-batch go to the detectors in one call, which
+  stops at a change; what is left of them is estimated again under the order that follows. After a
+  change the calls begin with one block and double.
 
 An engine of micro-batches lays an order when a batch begins and keeps it until the next begins, so
 every run also counts what its orders would have cost laid so, and how often they differ from batch
@@ -31,6 +33,7 @@ from tests.oracles.drifting import DriftingStream
 
 from benchmarks.filters.simulated_loop import BATCH_ROWS
 from eddyline.change.protocol import DetectorBank, DetectorOptions
+from eddyline.change.protocol import advance as advance_bank
 from eddyline.data.arrays import Bytes, Floats, Int32s, Ints, Mask
 from eddyline.stats.block_counts import changed_prefixes
 from eddyline.stats.profile import Order
@@ -46,6 +49,11 @@ MIN_PROFILE = 250
 
 MIN_REACHED = 10
 """Rows of a block that must reach a position, or the block says nothing about it."""
+
+MOST_CELLS = 2**16
+"""Estimates that are made together (half a MiB)."""
+
+NOTHING: Mask = np.zeros(0, dtype=np.bool_)
 
 MAX_WINDOW = 106_652
 """Rows that a window governed by detectors holds at most: the largest of the paper."""
@@ -401,6 +409,41 @@ def estimate_block(
     return work, n_known
 
 
+@njit(cache=True)
+def estimate_blocks(
+    drops: Bytes,
+    start: int,
+    order: Ints,
+    price: Floats,
+    slots: tuple[Ints, Ints],
+    min_reached: int,
+    scratch: tuple[int, Int32s],
+    spent: Floats,
+    n_known: Ints,
+    values: Floats,
+) -> None:
+    """Run consecutive blocks under an order, see ``estimate_block``.
+
+    Args:
+        drops: which filter drops which row ((R, F)).
+        start: first row of the first block.
+        order: the order in force.
+        price: cost of each filter ((F,)).
+        slots: see ``estimate_block``.
+        min_reached: see ``estimate_block``.
+        scratch: rows of a block, and room for counts ((F + 1, F)).
+        spent: takes the cost of each block's rows ((T,)).
+        n_known: takes how many positions have estimates ((T,)).
+        values: takes the estimates ((T, entries)).
+    """
+    block_rows, dropped = scratch
+    for t in range(len(spent)):
+        low = start + t * block_rows
+        spent[t], n_known[t] = estimate_block(
+            drops, (low, low + block_rows), order, price, slots, min_reached, dropped, values[t]
+        )
+
+
 # -- runs -----------------------------------------------------------------------------------------
 
 
@@ -452,16 +495,22 @@ class Never:
     """
 
     found: Mask
+    n: int
 
     def build(self, n: int) -> Any:
         """Return a bank of n."""
         bank = Never()
+        bank.n = n
         bank.found = np.zeros(n, dtype=np.bool_)
         return bank
 
     def update(self, values: Floats) -> Mask:  # noqa: ARG002 protocol
         """Find nothing."""
         return self.found
+
+    def advance(self, items: Floats) -> tuple[int, Mask]:
+        """Find nothing in any row."""
+        return len(items), self.found
 
     def reset(self, which: Mask) -> None:
         """Do nothing."""
@@ -526,32 +575,41 @@ def run_detected(
     slots = Slots(order)
     bank = detector.build(slots.n)
     position_of = np.repeat(np.arange(n), np.diff(slots.starts))
-    dropped, values = np.zeros((n + 1, n), dtype=np.int32), np.full(slots.n, np.nan)
-    n_known = np.zeros(n_rows // block_rows + 1, dtype=np.int64)
+    n_blocks, ahead = n_rows // block_rows, 1
+    most = max(min(batch_rows // block_rows, MOST_CELLS // slots.n), 1)
+    room = block_rows, np.zeros((n + 1, n), dtype=np.int32)
+    values = np.full((most, slots.n), np.nan)
+    spent, n_known = np.zeros(n_blocks), np.zeros(n_blocks, dtype=np.int64)
     work, low, due_rows = 0.0, 0, float(min_profile)
-    n_analyses = n_reorders = n_items = n_detections = n_batches = 0
+    n_analyses = n_reorders = n_detections = n_batches = done_blocks = high = 0
     laid = np.zeros((-(-n_rows // batch_rows), n), dtype=np.int64)
     started = time.thread_time()
-    for block, start in enumerate(range(0, n_rows, block_rows)):
-        high = min(start + block_rows, n_rows)
-        while n_batches * batch_rows < high:
-            laid[n_batches] = order
-            n_batches += 1
-        if high - start == block_rows:
+    while high < n_rows:
+        # A batch of blocks, up to the one after which an analysis is due: it may change the order.
+        begin, stop = done_blocks, min(done_blocks + ahead, n_blocks)
+        if due_rows <= MAX_WINDOW:
+            stop = min(stop, max(begin + 1, int(-(-(low + due_rows) // block_rows))))
+        if begin < stop:
             entries = slots.starts, slots.filters
-            spent, n_known[block] = estimate_block(
-                drops, (start, high), order, price, entries, MIN_REACHED, dropped, values
+            estimate_blocks(
+                *(drops, begin * block_rows, order, price, entries, MIN_REACHED, room),
+                *(spent[begin:stop], n_known[begin:stop], values[: stop - begin]),
             )
-            n_items += int(slots.starts[n_known[block]])
-            found = bank.update(values)
-            if found.any():
-                n_detections += 1
-                due_rows = min_profile
-                begins = _change_block(bank, np.flatnonzero(found), position_of, n_known, block)
-                low = max(low, begins * block_rows)
+            n_taken, found = advance_bank(bank, values[: stop - begin])
+            done_blocks += n_taken
+            high = done_blocks * block_rows
+            work += float(spent[begin:done_blocks].sum())
         else:
-            spent = rest_work(drops, start, high, order, price)
-        work += spent
+            found, high = NOTHING, n_rows
+            work += rest_work(drops, done_blocks * block_rows, n_rows, order, price)
+        laid[n_batches : -(-high // batch_rows)] = order
+        n_batches = -(-high // batch_rows)
+        ahead = 1 if found.any() else min(2 * ahead, most)
+        if found.any():
+            n_detections += 1
+            due_rows = min_profile
+            places = np.flatnonzero(found), position_of, n_known, done_blocks - 1
+            low = max(low, _change_block(bank, *places) * block_rows)
         low = max(low, high - MAX_WINDOW)
         if high - low >= due_rows:
             due_rows = 2.0 * (high - low) if reviews else np.inf
@@ -562,6 +620,7 @@ def run_detected(
     overhead = time.thread_time() - started
     extra = n_rows * float(price.sum()) - work
     done = Outcome(work, extra, overhead, n_analyses, n_reorders, tuple(order.tolist()))
+    n_items = int(slots.starts[n_known].sum())
     laid_work, n_laid = laid_cost(drops, price, laid, batch_rows)
     return replace(
         done, n_items=n_items, n_detections=n_detections, laid_work=laid_work, n_laid=n_laid

@@ -25,6 +25,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "change": (
         "paper",
         "priced",
+        "payoff",
         "intrusion",
         "monitors",
         "quality",

@@ -272,6 +272,9 @@ class RunOptions(_Keywords):
     recall: bool = True
     """Whether a plan is taken again, without learning it, where the conditions that it was good for
     come again."""
+    watch: Any = None
+    """Series of the run that change detectors watch: a name such as ``run.seconds``, several of
+    them, or a dict of names and detectors; see ``eddyline.runtime.watch``."""
 
 
 ADJUSTABLE = {

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
+from itertools import pairwise
+from math import factorial, log, prod
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
-from eddyline.change import DETECTORS, detector_bank, options_of
-from eddyline.change.protocol import Detector
+from eddyline.change import DETECTORS, beta_fit, detector_bank, options_of
+from eddyline.change.protocol import Detector, advance
+from eddyline.errors import QueryError
 from tests.examples import examples
 from tests.oracles.detectors import REFERENCES, ReferenceOptions
 
@@ -142,3 +147,68 @@ def test_work_grows_with_the_items_and_not_with_the_bank():
         for _ in range(60):
             bank.update(row)
         assert len(json.dumps(bank.snapshot())) < 6000
+
+
+@pytest.mark.parametrize("options", SHORT, ids=str)
+@examples(20)
+@given(data=st.data())
+def test_many_rows_in_one_call_give_the_alarms_of_one_by_one_detectors(options, data):
+    """Bit by bit, however the rows are cut, with resets after changes."""
+    n = data.draw(st.sampled_from([0, 1, 2, 7]))
+    items = data.draw(streams(n))
+    bounds = [0, *sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=3))), len(items)]
+    bank, singles = options.build(n), [Detector(options) for _ in range(n)]
+    for low, high in pairwise(bounds):
+        part = items[low:high]
+        while len(part):
+            n_taken, changed = advance(bank, part)
+            for row in part[:n_taken]:
+                assert not any(single.drift_detected for single in singles), "a change was skipped"
+                for single, x in zip(singles, row, strict=True):
+                    single.update(x)
+            assert changed.tolist() == [single.drift_detected for single in singles]
+            assert bank.change_points.tolist() == [single.change_point for single in singles]
+            part = part[n_taken:]
+            if changed.any():
+                bank.reset(~changed)
+                for single, has_changed in zip(singles, changed, strict=True):
+                    single._has_changed = False
+                    if not has_changed:
+                        single.initialize()
+    for i, single in enumerate(singles):
+        assert rows_of(bank, i) == rows_of(single._machine, 0)
+
+
+def test_an_item_out_of_range_is_refused_where_it_stands():
+    items = np.full((40, 2), 0.5)
+    items[20, 1] = 1.5
+    bank = detector_bank("beta_cusum", 2)
+    with pytest.raises(QueryError, match=r"the item of detector 1 must be in \[0, 1\], got 1.5"):
+        advance(bank, items)
+    assert bank.n_seen.tolist() == [20, 20]
+    with pytest.raises(QueryError, match="one value for each of 2 detectors"):
+        advance(bank, items[:, :1])
+
+
+def test_special_functions_of_the_kernels_are_scipys():
+    x = 10.0 ** np.linspace(-6, 12, 73)
+    for kernel, expected in (
+        ("digamma", special.digamma(x)),
+        ("trigamma", special.polygamma(1, x)),
+    ):
+        got = np.vectorize(getattr(beta_fit, kernel))(x)
+        np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-14)
+    a, b = np.meshgrid(x[x < 1e3], x[x < 1e3])
+    np.testing.assert_allclose(
+        np.vectorize(beta_fit.log_beta)(a, b), special.betaln(a, b), rtol=1e-11, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("m", [1, 2, 11, 12, 13, 40])
+@pytest.mark.parametrize("n", [1, 12, 10**5, 10**9, 10**15])
+def test_log_beta_of_whole_numbers_is_exact(m, n):
+    """Where scipy's loses digits, because the parameters are far apart."""
+    inverse = Fraction(prod(range(n, n + m)), factorial(m - 1))
+    exact = log(inverse.denominator) - log(inverse.numerator)
+    assert beta_fit.log_beta(float(m), float(n)) == pytest.approx(exact, rel=1e-14, abs=1e-14)
+    assert beta_fit.log_beta(float(n), float(m)) == pytest.approx(exact, rel=1e-14, abs=1e-14)

@@ -6,12 +6,12 @@ A detector depends on its own items alone: a bank finds what n single detectors 
 Read ``protocol`` (the states of a detector, banks, a single detector), ``machine`` (the
 transitions, once for all banks), ``scalar`` (detectors written for one stream, and river's), then
 the detectors: ``adwin``, ``beta_cusum`` with ``beta_fit``, ``martingale``, ``meta``,
-``change_finder``, ``cusum``, ``page_hinkley``.
+``change_finder``, ``cusum``, ``page_hinkley``; and ``preprocessing``, which removes outliers and
+smooths before any of them.
 
 A detector is one file with its options; a line of ``DETECTORS`` registers it. Other packages add
 detectors with entry points of the group ``eddyline.change``; detectors of river plug in as they
-are. Imports ``data/`` and no other technique. Importing this room loads neither numba nor scipy:
-``beta_fit`` is a file of its own because it imports scipy.
+are. Imports ``data/`` and no other technique. Importing this room loads neither numba nor scipy.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from eddyline.change.cusum import CusumOptions
 from eddyline.change.martingale import MartingaleOptions
 from eddyline.change.meta import MetaOptions
 from eddyline.change.page_hinkley import PageHinkleyOptions
+from eddyline.change.preprocessing import PREPROCESSORS, Preprocessed, preprocessors_of
 from eddyline.change.protocol import Detector
 from eddyline.change.scalar import RiverOptions, is_river_like
 from eddyline.errors import OptionError
@@ -50,12 +51,16 @@ DETECTORS: dict[str, type[DetectorOptions]] = {
 """Detectors by name."""
 
 
-def options_of(spec: str | DetectorOptions | Any, **given: Any) -> DetectorOptions:
+def options_of(
+    spec: str | DetectorOptions | Any, *, preprocess: Any = None, **given: Any
+) -> DetectorOptions:
     """Return the options of a detector, with some of them changed.
 
     Args:
         spec: a name of ``DETECTORS`` or of an installed package, an options object, or a detector,
             also one of river.
+        preprocess: what items pass before the detector sees them: a name of ``PREPROCESSORS``, an
+            options object, or a sequence of these.
         **given: options to set.
 
     Raises:
@@ -66,11 +71,16 @@ def options_of(spec: str | DetectorOptions | Any, **given: Any) -> DetectorOptio
     >>> options_of("adwin", check_every=32).check_every
     32
     """
+    steps = preprocessors_of(preprocess)
+    if steps:
+        return Preprocessed(options_of(spec, **given), steps)
     if isinstance(spec, str):
         kind = registry.look_up("detector", DETECTORS, spec, group=GROUP)
         _check_names(kind, given)
         return kind(**given)
     named: Any = spec.options if isinstance(spec, Detector) else spec
+    if isinstance(named, Preprocessed):
+        return replace(named, detector=options_of(named.detector, **given))
     if is_river_like(named):
         named = RiverOptions(named)
     if isinstance(named, type) or not callable(getattr(named, "build", None)):
@@ -87,7 +97,7 @@ def detector(spec: str | DetectorOptions | Any, /, **options: Any) -> Detector:
     Args:
         spec: a name (``beta_cusum``, ``adwin``, ``page_hinkley``…), an options object, or a
             detector of river.
-        **options: options to set; see docs/change_detection.md.
+        **options: options to set, and ``preprocess``; see docs/change_detection.md.
 
     Raises:
         OptionError: the name or an option is unknown, or a value is out of range.
@@ -106,7 +116,7 @@ def detector_bank(spec: str | DetectorOptions | Any, n: int, /, **options: Any) 
     Args:
         spec: a name, an options object, or a detector of river (n clones).
         n: how many detectors (≥ 0).
-        **options: options to set.
+        **options: options to set, and ``preprocess``.
 
     Raises:
         OptionError: the name or an option is unknown, or a value is out of range.
@@ -126,4 +136,4 @@ def _check_names(kind: type, given: dict[str, Any]) -> None:
     check_names(f"option of {kind.__name__}", given, known)
 
 
-__all__ = ["DETECTORS", "Detector", "detector", "detector_bank", "options_of"]
+__all__ = ["DETECTORS", "PREPROCESSORS", "Detector", "detector", "detector_bank", "options_of"]

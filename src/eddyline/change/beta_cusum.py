@@ -13,18 +13,25 @@ is inside the intervals: literally.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.change.machine import MachineBank
+from eddyline.change.beta_fit import fit_one, log_beta
+from eddyline.change.machine import KernelBank, plain, update_rows
+from eddyline.data.jit import compiled
 from eddyline.errors import OptionError
 from eddyline.options import in_range
 
 if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Ints, Mask
+
+    Constants = tuple[float, float, float, float, float, float]
+    Machine = tuple[Ints, Ints, Mask, Floats]
+    Learned = tuple[Floats, Floats, Floats]
 
 _LOW_A, _HIGH_A, _LOW_B, _HIGH_B, _A, _B, _LOG_BETA, _MEAN = range(8)
 """Columns of what a detector learned from its feedback."""
@@ -82,7 +89,7 @@ class BetaCusumOptions:
         return BetaCusum(self, n)
 
 
-class BetaCusum(MachineBank):
+class BetaCusum(KernelBank):
     """A bank of β-CUSUM detectors."""
 
     kind = "beta_cusum"
@@ -92,74 +99,146 @@ class BetaCusum(MachineBank):
     def __init__(self, options: BetaCusumOptions, n: int) -> None:
         super().__init__(n, options.n_feedback)
         self._options, self._n_back = options, options.change_point_back
-        self._clip = 0.5 / options.block_rows if options.clip is None else options.clip
-        self._min_variance = _FLOOR / (options.block_rows + 1)
-        self._memory = float("inf") if options.memory is None else float(options.memory)
-        self._z = NormalDist().inv_cdf(0.5 + options.confidence / 2.0)
+        self._constants: Constants = (
+            0.5 / options.block_rows if options.clip is None else options.clip,
+            _FLOOR / (options.block_rows + 1),
+            float("inf") if options.memory is None else float(options.memory),
+            NormalDist().inv_cdf(0.5 + options.confidence / 2.0),
+            float(options.min_shift),
+            float(options.threshold),
+        )
+        """Clip, least variance as a share of m(1 - m), memory, z-score, least shift, threshold."""
         self._model = np.zeros((self.n, 8))
         self._moments = np.zeros((self.n, 3))  # number of items, mean, sum of squared deviations
         self._sums = np.zeros(self.n)
 
+    def advance(self, items: Floats) -> tuple[int, Mask]:
+        """Take in rows of items in one kernel; see ``protocol.advance``."""
+        rows = plain(np.asarray(items, dtype=np.float64))
+        changed = np.zeros(self.n, dtype=np.bool_)
+        machine = self.n_seen, self._started, self._ready, self._buffer
+        n_taken = advance(rows, machine, self._learned, self._constants, changed)
+        if n_taken < 0:
+            return update_rows(super(), rows)
+        if changed.any():
+            self._react(np.flatnonzero(changed))
+        return n_taken, changed
+
+    def update(self, values: Floats) -> Mask:
+        """Take in one item for each detector; see ``MachineBank.update``."""
+        row = np.asarray(values, dtype=np.float64)
+        return self.advance(row[None])[1] if row.shape == (self.n,) else super().update(row)
+
+    @property
+    def _learned(self) -> Learned:
+        return self._model, self._moments, self._sums
+
     def _use_feedback(self, which: Ints, items: Floats) -> None:
-        # Here, as scipy.special takes longer to import than everything else of a bank.
-        from scipy.special import betaln  # noqa: PLC0415
-
-        from eddyline.change.beta_fit import fit_beta  # noqa: PLC0415
-
-        kept = np.clip(items, self._clip, 1.0 - self._clip)
-        mean = kept.mean(axis=1)
-        fit = fit_beta(kept, self._min_variance * mean * (1.0 - mean))
-        model = np.empty((len(which), 8))
-        model[:, _LOW_A], model[:, _HIGH_A] = fit.a - self._z * fit.sd_a, fit.a + self._z * fit.sd_a
-        model[:, _LOW_B], model[:, _HIGH_B] = fit.b - self._z * fit.sd_b, fit.b + self._z * fit.sd_b
-        model[:, _A], model[:, _B], model[:, _LOG_BETA] = fit.a, fit.b, betaln(fit.a, fit.b)
-        model[:, _MEAN] = mean
-        self._model[which] = model
-        self._moments[which, 0] = min(float(self.n_feedback), self._memory)
-        self._moments[which, 1] = mean
-        self._moments[which, 2] = self._moments[which, 0] * kept.var(axis=1)
-        self._sums[which] = 0.0
+        for i, feedback in zip(which, items, strict=True):
+            learn(plain(feedback), i, self._learned, self._constants)
 
     def _check(self, which: Ints, items: Floats) -> Mask:
-        kept = np.minimum(np.maximum(items, self._clip), 1.0 - self._clip)
-        mean, variance = self._observed(which, kept)
-        room = mean * (1.0 - mean)
-        total = room / np.maximum(variance, self._min_variance * room) - 1.0
-        a, b = total * mean, total - total * mean
-        model = self._model[which]
-        outside = (a < model[:, _LOW_A]) | (a > model[:, _HIGH_A])
-        outside |= (b < model[:, _LOW_B]) | (b > model[:, _HIGH_B])
-        outside &= total > 0.0
-        if self._options.min_shift > 0.0:
-            outside &= np.abs(mean - model[:, _MEAN]) >= self._options.min_shift
-        rows = np.flatnonzero(outside)
-        if rows.size:
-            ratios = _log_ratios(kept[rows], a[rows], b[rows], model[rows])
-            self._sums[which[rows]] = np.maximum(0.0, self._sums[which[rows]] + ratios)
-        return self._sums[which] > self._options.threshold
-
-    def _observed(self, which: Ints, items: Floats) -> tuple[Floats, Floats]:
-        """Take items into the moments and return mean and variance [Welford].
-
-        When ``memory`` is full, old items fade: with W items, each is worth 1 - 1/W of what it
-        was one item before.
-        """
-        count, mean, spread = self._moments[which].T
-        if self._memory < float("inf"):
-            spread = np.where(count >= self._memory, spread * (1.0 - 1.0 / self._memory), spread)
-        count = np.minimum(count + 1.0, self._memory)
-        off = items - mean
-        mean = mean + off / count
-        spread = spread + off * (items - mean)
-        self._moments[which] = np.stack((count, mean, spread), axis=1)
-        return mean, spread / (count - 1.0)
+        hits = (
+            check(x, i, self._learned, self._constants) for i, x in zip(which, items, strict=True)
+        )
+        return np.fromiter(hits, dtype=np.bool_, count=len(which))
 
 
-def _log_ratios(items: Floats, a: Floats, b: Floats, model: Floats) -> Floats:
-    """Return ln P1(x) / P0(x) of Beta laws."""
-    from scipy.special import betaln  # noqa: PLC0415 loaded by the feedback
+@compiled
+def advance(
+    items: Floats, machine: Machine, learned: Learned, constants: Constants, changed: Mask
+) -> int:
+    """Run the state machine for rows of items up to the first row that shows a change.
 
-    log_ratios: Floats = (a - model[:, _A]) * np.log(items)
-    log_ratios += (b - model[:, _B]) * np.log1p(-items)
-    log_ratios += model[:, _LOG_BETA] - betaln(a, b)
-    return log_ratios
+    Args:
+        items: one row per instant, one column per detector; nan: none ((T, n)).
+        machine: items seen, items before the last start, who has feedback, what was collected.
+        learned: see ``learn``.
+        constants: see ``BetaCusum``.
+        changed: is set for the detectors that found a change ((n,)).
+
+    Returns:
+        How many rows were taken in; -1 if an item is out of range, and nothing was taken in.
+    """
+    n_seen, started, ready, buffer = machine
+    n_rows, n = len(items), items.shape[1]
+    is_refused = False
+    for t in range(n_rows):
+        for i in range(n):
+            is_refused |= items[t, i] < 0.0 or items[t, i] > 1.0
+    if is_refused:
+        return -1
+    for t in range(n_rows):
+        has_changed = False
+        for i in range(n):
+            x = items[t, i]
+            if math.isnan(x):
+                continue
+            n_seen[i] += 1
+            if ready[i]:
+                changed[i] = check(x, i, learned, constants)
+                has_changed |= changed[i]
+                continue
+            place = n_seen[i] - started[i] - 1
+            buffer[i, place] = x
+            if place == buffer.shape[1] - 1:
+                learn(buffer[i], i, learned, constants)
+                ready[i] = True
+                buffer[i] = 0.0
+        if has_changed:
+            return t + 1
+    return n_rows
+
+
+@compiled
+def learn(feedback: Floats, i: int, learned: Learned, constants: Constants) -> None:
+    """Learn the law of detector i from its feedback.
+
+    Args:
+        feedback: its first items.
+        i: the detector.
+        learned: the laws ((n, 8), by the columns above); number of items, mean and sum of squared
+            deviations ((n, 3)); sums of log ratios ((n,)).
+        constants: see ``BetaCusum``.
+    """
+    model, moments, sums = learned
+    clip, min_variance, memory, z, _, _ = constants
+    kept = np.minimum(np.maximum(feedback, clip), 1.0 - clip)
+    mean, n = kept.mean(), len(kept)
+    a, b, sd_a, sd_b = fit_one(kept, min_variance * mean * (1.0 - mean))
+    model[i, _LOW_A], model[i, _HIGH_A] = a - z * sd_a, a + z * sd_a
+    model[i, _LOW_B], model[i, _HIGH_B] = b - z * sd_b, b + z * sd_b
+    model[i, _A], model[i, _B], model[i, _LOG_BETA] = a, b, log_beta(a, b)
+    model[i, _MEAN] = mean
+    moments[i, 0], moments[i, 1] = min(float(n), memory), mean
+    moments[i, 2] = moments[i, 0] * ((kept - mean) ** 2).mean()
+    sums[i] = 0.0
+
+
+@compiled
+def check(item: float, i: int, learned: Learned, constants: Constants) -> bool:
+    """Take an item of detector i into its moments [Welford] and its sum; return whether it alarms.
+
+    When ``memory`` is full, old items fade: with W items, each is worth 1 - 1/W of what it was one
+    item before.
+    """
+    model, moments, sums = learned
+    clip, min_variance, memory, _, min_shift, threshold = constants
+    x = min(max(item, clip), 1.0 - clip)
+    count, mean, spread = moments[i]
+    if count >= memory:
+        spread *= 1.0 - 1.0 / memory
+    count = min(count + 1.0, memory)
+    off = x - mean
+    mean += off / count
+    spread += off * (x - mean)
+    moments[i, 0], moments[i, 1], moments[i, 2] = count, mean, spread
+    room = mean * (1.0 - mean)
+    total = room / max(spread / (count - 1.0), min_variance * room) - 1.0
+    a, b = total * mean, total - total * mean
+    law = model[i]
+    is_inside = law[_LOW_A] <= a <= law[_HIGH_A] and law[_LOW_B] <= b <= law[_HIGH_B]
+    if not is_inside and total > 0.0 and abs(mean - law[_MEAN]) >= min_shift:
+        ratio = (a - law[_A]) * math.log(x) + (b - law[_B]) * math.log1p(-x)
+        sums[i] = max(0.0, sums[i] + ratio + law[_LOG_BETA] - log_beta(a, b))
+    return bool(sums[i] > threshold)

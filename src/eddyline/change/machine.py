@@ -103,6 +103,11 @@ class MachineBank(ABC):
     # -- the transitions ----------------------------------------------------------------------
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest item that the detectors take."""
+        return self._low, self._high
+
+    @property
     def has_feedback(self) -> Mask:
         """Mask of the detectors that are ready to check the next item ((n,))."""
         return self._ready.copy()
@@ -290,6 +295,15 @@ class MachineBank(ABC):
             msg += "the options that it was saved with"
             raise StateError(msg, array=name)
         return rows
+
+
+def update_rows(bank: Any, items: Floats) -> tuple[int, Mask]:
+    """Take in rows of items by ``update`` up to the first change; see ``protocol.advance``."""
+    for n_taken, row in enumerate(items, start=1):
+        changed = bank.update(row)
+        if changed.any():
+            return n_taken, changed
+    return len(items), np.zeros(items.shape[1], dtype=np.bool_)
 
 
 class KernelBank(MachineBank):

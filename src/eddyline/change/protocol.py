@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from eddyline.change.machine import MachineBank
+from eddyline.change.machine import MachineBank, update_rows
 from eddyline.errors import PluginError, QueryError
 
 if TYPE_CHECKING:
@@ -83,6 +83,36 @@ class DetectorBank(Protocol):
             StateError: the state is of another kind or number of detectors, or damaged.
         """
         ...
+
+
+def advance(bank: DetectorBank, items: Floats) -> tuple[int, Mask]:
+    """Take in rows of items, oldest first, up to the first row that shows a change.
+
+    What the caller does after a change (a new order, a reset) comes before the rows that are left.
+    A bank that has a method ``advance`` takes all rows in one call; others update row by row.
+
+    Args:
+        bank: the detectors.
+        items: one row for each ``update`` ((T, n)).
+
+    Returns:
+        How many rows were taken in, and which detectors found a change with the last of them
+        ((n,)).
+
+    Raises:
+        QueryError: as ``update``; rows before the wrong one were taken in.
+
+    >>> from eddyline.change.beta_cusum import BetaCusumOptions
+    >>> items = np.repeat([[0.3], [0.8]], [60, 60], axis=0)
+    >>> advance(BetaCusumOptions().build(1), items)
+    (65, array([ True]))
+    """
+    rows = np.asarray(items, dtype=np.float64)
+    own = getattr(bank, "advance", None)
+    if own is None or rows.ndim != 2 or rows.shape[1] != bank.n:
+        return update_rows(bank, rows)
+    taken: tuple[int, Mask] = own(rows)
+    return taken
 
 
 class DetectorOptions(Protocol):

@@ -322,7 +322,23 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def _alarm(_entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"{clipped(evidence['series'])} has changed since batch {count(evidence['since_batch'])}, "
+        f"says {clipped(evidence['detector'])}."
+    )
+    if "mean_before" in evidence:
+        before, after = significant(evidence["mean_before"]), significant(evidence["mean_after"])
+        yield f"It was {before} on average, and is {after} since then."
+
+
+def _unmatched(_entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
+    yield f"No series has the watched name {clipped(evidence['watch'])!r} yet."
+    yield f"The names are {_named(map(clipped, evidence['known']))}."
+
+
 _WRITERS: dict[str, Callable[[JournalEntry, Mapping[str, Any]], Iterator[str]]] = {
+    "alarm": _alarm,
     "caches": _caches,
     "grid": _grid,
     "mistaken": _mistaken,
@@ -332,6 +348,7 @@ _WRITERS: dict[str, Callable[[JournalEntry, Mapping[str, Any]], Iterator[str]]] 
     "routes": _routes,
     "sharing": _sharing,
     "stale": _stale,
+    "unmatched": _unmatched,
     "way": _way,
 }
 

@@ -75,7 +75,8 @@ class JournalEntry:
     ``rules`` (some came, went or changed), ``broken`` (a file of them was not taken in) and
     ``sharing`` (how they are looked for); their ``order`` is of one rule's Python tests; of alarms
     ``alarms`` (some came, went or changed), ``sharing`` and ``order`` (how a template of them is
-    solved) and ``came_true`` (what that cost beside what was estimated)."""
+    solved) and ``came_true`` (what that cost beside what was estimated); of the watch ``alarm`` (a
+    series has changed) and ``unmatched`` (no series has a watched name)."""
     before: Any = None
     """The plan before, as plain values; a list of texts is an order."""
     after: Any = None

@@ -30,7 +30,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from eddyline.change import DETECTORS, options_of
+from eddyline.change.protocol import advance
 from eddyline.data import outcomes as outcome
+from eddyline.data.jit import compiled
 from eddyline.data.learned import Learns
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import OptionError
@@ -40,6 +42,8 @@ from eddyline.registry import unknown
 from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from eddyline.change.protocol import DetectorBank, DetectorOptions
@@ -262,6 +266,9 @@ class DetectorMonitorOptions:
     """Whether the filters' costs are watched too."""
     two_sample: bool = True
     """Whether a batch that contradicts the window is a change too, whatever the detectors say."""
+    preprocess: Any = None
+    """What items pass before detectors see them: a name of ``eddyline.change.PREPROCESSORS``, an
+    options object, or a sequence of these."""
 
     def __post_init__(self) -> None:
         in_range(self, "block_rows", 2, 2**20)
@@ -276,14 +283,15 @@ class DetectorMonitorOptions:
         """
         chosen = options_of(self.detector)
         if not isinstance(self.detector, str) or not is_dataclass(chosen):
-            return chosen
+            return options_of(self.detector, preprocess=self.preprocess)
         known = {field.name for field in fields(chosen)}
         wanted = (
             {"block_rows": MAIN_BLOCK_ROWS, "min_shift": MIN_SHIFT}
             if of_all_rows
             else {"block_rows": self.block_rows}
         )
-        return options_of(self.detector, **{k: v for k, v in wanted.items() if k in known})
+        suited = {name: value for name, value in wanted.items() if name in known}
+        return options_of(self.detector, preprocess=self.preprocess, **suited)
 
     def build(self, n_filters: int, seed: int) -> DetectorMonitor:
         """Return a fresh monitor."""
@@ -375,17 +383,15 @@ class DetectorMonitor(Learns):
         drops = self._in_random_order(fresh)
         n_tuples = self._n_tuples + np.concatenate([[0], np.cumsum(drops.any(axis=1))])
         newest, found, row = -1, None, 0
-        for n_rows, estimates in self._blocks.add(drops, order):
-            row += n_rows
-            full = np.logical_not(np.isnan(estimates).all(axis=1))
-            if not full.any():
-                continue
-            self._starts.close(full, int(n_tuples[row]))
-            flags = self._fracs.update(estimates.ravel())
-            if flags.any():
-                began, detector = self._newest_change(np.flatnonzero(flags))
-                if began >= newest:
-                    newest, found = began, divmod(detector, self._n_filters)
+        for lengths, estimates in self._blocks.add(drops, order):
+            full = np.logical_not(np.isnan(estimates).all(axis=2))
+            ends = n_tuples[row + np.cumsum(lengths)]
+            row += int(lengths.sum())
+            items = estimates.reshape(len(full), -1)
+            for began, detectors in _changes(self._fracs, self._starts, items, full, ends):
+                first = int(np.argmax(began))
+                if began[first] >= newest:
+                    newest, found = began[first], divmod(detectors[first], self._n_filters)
         self._n_tuples = int(n_tuples[-1])
         self._n_rows += len(drops)
         return newest, found
@@ -404,16 +410,6 @@ class DetectorMonitor(Learns):
             fresh.codes, self._n_filters
         )
         return drops
-
-    def _newest_change(self, detectors: NDArray[np.intp]) -> tuple[int, int]:
-        """Return the number of tuples before the newest of the changes, and its detector."""
-        items_back = self._fracs.n_seen[detectors] - self._fracs.change_points[detectors]
-        began = [
-            self._starts.of(detector // self._n_filters, back)
-            for detector, back in zip(detectors.tolist(), items_back.tolist(), strict=True)
-        ]
-        newest = int(np.argmax(began))
-        return began[newest], int(detectors[newest])
 
     def _observe_costs(self, ratios: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Feed costs; returns the filters whose cost changed."""
@@ -463,18 +459,13 @@ class _MainPass(Learns):
             How many tuples came before the newest change, and its position; -1 if there is none.
         """
         newest, position = -1, -1
-        for number, counts in enumerate(blocks[:, :, list(order)], start=1):
-            self._counts += counts
-            full = self._counts[0] >= MIN_MAIN_ROWS
-            drops = np.where(full, self._counts[0] - self._counts[1], np.nan)
-            self._counts[:, full], items = 0.0, drops / np.maximum(self._counts[0], 1.0)
-            self._starts.close(full, n_before + (n_after - n_before) * number // len(blocks))
-            flags = self._bank.update(items)
-            for found in np.flatnonzero(flags):
-                items_back = self._bank.n_seen[found] - self._bank.change_points[found]
-                began = self._starts.of(int(found), int(items_back))
+        items = np.full((len(blocks), self._bank.n), np.nan)
+        fill_positions(blocks[:, :, list(order)], self._counts, items)
+        ends = n_before + (n_after - n_before) * np.arange(1, len(blocks) + 1) // len(blocks)
+        for changes in _changes(self._bank, self._starts, items, ~np.isnan(items), ends):
+            for began, found in zip(*changes, strict=True):
                 if began >= newest:
-                    newest, position = began, int(found)
+                    newest, position = began, found
         return newest, position
 
     def forget(self, positions: NDArray[np.bool_], n_tuples: int) -> None:
@@ -499,11 +490,9 @@ class BlockStarts(Learns):
         self._closed = np.zeros((n, _KEPT_BLOCKS), dtype=np.int64)
         self._open = np.zeros(n, dtype=np.int64)
 
-    def close(self, full: NDArray[np.bool_], n_tuples: int) -> None:
-        """Take note that some blocks were filled when so many tuples had come ((n,))."""
-        self._closed[full, :-1] = self._closed[full, 1:]
-        self._closed[full, -1] = self._open[full]
-        self._open[full] = n_tuples
+    def close(self, full: NDArray[np.bool_], n_tuples: NDArray[np.int64]) -> None:
+        """Take note of the blocks that were filled ((T, n)) when so many tuples had come ((T,))."""
+        close_blocks(full, n_tuples, self._closed, self._open)
 
     def reopen(self, which: NDArray[np.bool_], n_tuples: int) -> None:
         """Take note that some open blocks start anew ((n,))."""
@@ -514,6 +503,79 @@ class BlockStarts(Learns):
         if items_back <= 0:
             return int(self._open[series])
         return int(self._closed[series, -min(items_back, _KEPT_BLOCKS)])
+
+
+def _changes(
+    bank: DetectorBank,
+    starts: BlockStarts,
+    items: NDArray[np.float64],
+    full: NDArray[np.bool_],
+    ends: NDArray[np.int64],
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Feed rows of items to a bank.
+
+    Args:
+        bank: m detectors for each of n series of blocks.
+        starts: the blocks of the series.
+        items: one row for each update ((T, n · m)).
+        full: which series have filled a block ((T, n)).
+        ends: profile tuples up to the end of those blocks ((T,)).
+
+    Yields:
+        For each row that shows a change, the number of tuples before the changes and the detectors
+        that found them.
+    """
+    is_used = full.any(axis=1)
+    if not is_used.all():
+        items, full, ends = items[is_used], full[is_used], ends[is_used]
+    n_per_series, start = max(bank.n // max(full.shape[1], 1), 1), 0
+    while start < len(items):
+        n_taken, flags = advance(bank, items[start:])
+        starts.close(full[start : start + n_taken], ends[start : start + n_taken])
+        start += n_taken
+        detectors = np.flatnonzero(flags)
+        if detectors.size:
+            items_back = bank.n_seen[detectors] - bank.change_points[detectors]
+            pairs = zip((detectors // n_per_series).tolist(), items_back.tolist(), strict=True)
+            yield [starts.of(*pair) for pair in pairs], detectors.tolist()
+
+
+@compiled
+def close_blocks(
+    full: NDArray[np.bool_],
+    n_tuples: NDArray[np.int64],
+    closed: NDArray[np.int64],
+    opened: NDArray[np.int64],
+) -> None:
+    """Move the open blocks that were filled to the closed ones; see ``BlockStarts.close``."""
+    for t in range(len(full)):
+        for i in range(full.shape[1]):
+            if full[t, i]:
+                for k in range(closed.shape[1] - 1):
+                    closed[i, k] = closed[i, k + 1]
+                closed[i, -1] = opened[i]
+                opened[i] = n_tuples[t]
+
+
+@compiled
+def fill_positions(
+    blocks: NDArray[np.int64], counts: NDArray[np.float64], items: NDArray[np.float64]
+) -> None:
+    """Add blocks of counts up until enough rows reach a position; write what it drops of them.
+
+    Args:
+        blocks: rows in and out of each position ((T, 2, F)).
+        counts: rows in and out of the open block of each position ((2, F)).
+        items: takes the fractions ((T, F)).
+    """
+    for t in range(len(blocks)):
+        for i in range(counts.shape[1]):
+            counts[0, i] += blocks[t, 0, i]
+            counts[1, i] += blocks[t, 1, i]
+            if counts[0, i] >= MIN_MAIN_ROWS:
+                items[t, i] = (counts[0, i] - counts[1, i]) / counts[0, i]
+                counts[0, i] = 0.0
+                counts[1, i] = 0.0
 
 
 # -- monitors by name --------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from eddyline.report.formatting import clipped, counted
 from eddyline.report.html import fragment
 from eddyline.report.sections import Node, Section, Text
 from eddyline.runtime.checkpoint import checked_changed, stored_query
+from eddyline.runtime.watch import watch_of
 from eddyline.spark.analysis import check_outputs, column_types
 from eddyline.spark.event_time import warn_of_unbounded_state
 from eddyline.spark.operator import Stateful
@@ -121,7 +122,12 @@ class Query:
         if self.streams:
             warn_of_unbounded_state(name, self._made)
         self.run_options, _ = RunOptions.taken(options)
-        self.settings = _settings(self._made) | settings_of(self.run_options)
+        self.watched = watch_of(self.run_options.watch)
+        """The series of its runs that are watched, each with its detector."""
+        of_runs = settings_of(self.run_options)
+        if not self.watched:
+            del of_runs["watch"]
+        self.settings = _settings(self._made) | of_runs
         """Its options, as texts."""
         self.is_stateful = any(isinstance(each, Stateful) for each in self._made)
         """Whether it keeps durable state."""
@@ -377,6 +383,7 @@ class Query:
             rename=self._rename,
             recalls=self.run_options.recall,
             feeds=feeds,
+            watched=self.watched,
         )
 
 

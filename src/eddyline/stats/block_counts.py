@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eddyline.data.jit import compiled
 from eddyline.data.learned import Learns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eddyline.data.arrays import Floats, Mask
+    from eddyline.data.arrays import Floats, Ints, Mask
     from eddyline.data.outcomes import Bits
     from eddyline.stats.profile import Order
+
+_MOST_CELLS = 2**16
+"""Estimates that are made together (half a MiB)."""
 
 
 class BlockEstimates(Learns):
@@ -38,7 +42,7 @@ class BlockEstimates(Learns):
         self._dropped = np.zeros((n_filters, n_filters))
         """Of those, the rows that each filter drops, by prefix and filter."""
 
-    def add(self, drops: Bits, order: Order) -> Iterator[tuple[int, Floats]]:
+    def add(self, drops: Bits, order: Order) -> Iterator[tuple[Ints, Floats]]:
         """Take in sampled rows.
 
         Args:
@@ -47,26 +51,20 @@ class BlockEstimates(Learns):
             order: the order whose prefixes are watched.
 
         Yields:
-            After at most ``block_rows`` rows, how many rows came since the last time, and the
-            drop fraction of each filter given each prefix ((F, F), by prefix length and filter;
-            nan where no block was filled, and where the filter is of the prefix).
+            For T runs of at most ``block_rows`` rows: the length of each run ((T,)), and the drop
+            fraction of each filter given each prefix ((T, F, F), by run, prefix length and filter;
+            nan where the run filled no block, and where the filter is of the prefix).
         """
-        behind = behind_prefix(order)
-        positions = list(order)
-        for start in range(0, len(drops), self.block_rows):
-            by_position = drops[start : start + self.block_rows, positions]
-            dropped = np.logical_or.accumulate(by_position, axis=1)
-            alive = np.ones(by_position.shape)
-            alive[:, 1:] = ~dropped[:, :-1]
-            self._reached += alive.sum(axis=0)
-            self._dropped[:, positions] += alive.T @ by_position.astype(np.float64)
-            full = self._reached >= self.block_rows
-            estimates = np.full((self.n_filters, self.n_filters), np.nan)
-            estimates[full] = np.where(
-                behind[full], self._dropped[full] / self._reached[full, None], np.nan
-            )
-            self.forget(full)
-            yield len(by_position), estimates
+        rows, filters = np.ascontiguousarray(drops, dtype=np.bool_), np.array(order, dtype=np.int64)
+        most_rows = max(_MOST_CELLS // self.n_filters**2, 1) * self.block_rows
+        for start in range(0, len(rows), most_rows):
+            part = rows[start : start + most_rows]
+            n_runs = -(-len(part) // self.block_rows)
+            lengths = np.full(n_runs, self.block_rows)
+            lengths[-1] = len(part) - (n_runs - 1) * self.block_rows
+            estimates = np.full((n_runs, self.n_filters, self.n_filters), np.nan)
+            fill_blocks(part, filters, self.block_rows, self._reached, self._dropped, estimates)
+            yield lengths, estimates
 
     def forget(self, prefixes: Mask) -> None:
         """Empty the open blocks of some prefixes ((F,))."""
@@ -81,16 +79,36 @@ class BlockEstimates(Learns):
             self._damaged("an open block has more rows than it can, or drops more than it has")
 
 
-def behind_prefix(order: Order) -> Mask:
-    """Return a mask of the filters behind each prefix of an order ((F, F), prefix and filter).
+@compiled
+def fill_blocks(
+    drops: Mask, order: Ints, block_rows: int, reached: Floats, dropped: Floats, estimates: Floats
+) -> None:
+    """Count rows into the open block of each prefix; write estimates of the blocks they fill.
 
-    >>> behind_prefix((1, 0))
-    array([[ True,  True],
-           [ True, False]])
+    Args:
+        drops: which filter drops which row ((R, F)).
+        order: the order whose prefixes are watched ((F,)).
+        block_rows: rows of a run, and of a block.
+        reached: rows of each open block ((F,)).
+        dropped: of those, the rows that each filter drops ((F, F), by prefix and filter).
+        estimates: takes the fractions after each run that filled a block ((T, F, F)).
     """
-    place = np.empty(len(order), dtype=np.int64)
-    place[list(order)] = np.arange(len(order))
-    return place[None, :] >= np.arange(len(order))[:, None]
+    n = len(order)
+    for row in range(len(drops)):
+        for i in range(n):
+            reached[i] += 1.0
+            for c in range(i, n):
+                dropped[i, order[c]] += drops[row, order[c]]
+            if drops[row, order[i]]:
+                break
+        if (row + 1) % block_rows and row + 1 < len(drops):
+            continue
+        for i in range(n):
+            if reached[i] >= block_rows:
+                for c in range(i, n):
+                    estimates[row // block_rows, i, order[c]] = dropped[i, order[c]] / reached[i]
+                reached[i] = 0.0
+                dropped[i] = 0.0
 
 
 def changed_prefixes(before: Order, after: Order) -> Mask:

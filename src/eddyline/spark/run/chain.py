@@ -25,6 +25,7 @@ from eddyline.report import decisions as words
 from eddyline.runtime.by_hand import BY_PERSON, Pins, Property
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.plan_log import PlanLog
+from eddyline.runtime.watch import Watch
 from eddyline.spark.operator import Batch, Laid, Stateful
 from eddyline.state.manifest import RESTORE
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.by_hand import ChangeableRules, PinView, RuleChange
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import History, Record
+    from eddyline.runtime.watch import Watched
     from eddyline.spark.operator import Covering, Observed, Operator, Pending
     from eddyline.spark.task_results import ArrowStep
     from eddyline.state.manifest import Manifest, ManifestFolder, StatePart
@@ -45,8 +47,9 @@ if TYPE_CHECKING:
 WHOLE_WAIT_S = 60.0
 """Longest wait for the metrics of a job that has run to its end (s)."""
 
-LOGGED = "plan log"
-"""Name of the log of plans beside the states of operators, none of which has a space."""
+LOGGED, WATCHED = "plan log", "watched series"
+"""Names of the log of plans and of what is watched beside the states of operators, none of which
+has a space."""
 
 Awaited = dict[str, tuple["Pending", ...]]
 """Observations that a job will make, by operator."""
@@ -60,7 +63,8 @@ class Chain:
 
     ``folder`` returns the folder of durable state, and is called if there is state. State is valid
     if its mark is that of the query or has an accepted hash. Batches up to ``empty_until`` have no
-    state. If it ``recalls``, plans are taken again where their conditions come again.
+    state. If it ``recalls``, plans are taken again where their conditions come again. Detectors
+    watch the series that are ``watched``.
 
     Raises:
         StateError: the folder holds the state of another query, or cannot be read.
@@ -75,9 +79,11 @@ class Chain:
         accepts: Collection[str] = (),
         empty_until: int = -1,
         recalls: bool = True,
+        watched: Sequence[Watched] = (),
     ) -> None:
         self.operators = tuple(operators)
         self.log = PlanLog(recalls=recalls)
+        self.watch = Watch(watched)
         self.identity = identity
         self._accepts = {hash_of(identity), *accepts}
         self._empty_until = empty_until
@@ -333,6 +339,7 @@ class Chain:
         """Return the learned state, by operator."""
         states = {each.name: each.snapshot() for each in self.operators}
         states[LOGGED] = self.log.snapshot() or None
+        states[WATCHED] = self.watch.snapshot()
         return {name: state for name, state in states.items() if state is not None}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -346,6 +353,8 @@ class Chain:
                 each.restore(state[each.name])
         if LOGGED in state:
             self.log.restore(state[LOGGED], self.choices)
+        if WATCHED in state:
+            self.watch.restore(state[WATCHED])
 
 
 class Steering:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from eddyline.query.identity import Identity
     from eddyline.report.sections import Node
+    from eddyline.runtime.watch import Watched
     from eddyline.spark.operator import Laid, Operator
     from eddyline.spark.prepared import Counted
     from eddyline.spark.sinks.sinks import ArrowSink, Sink
@@ -98,6 +99,8 @@ class Job:
     """Whether plans are taken again where their conditions come again."""
     feeds: Sequence[Feed] = ()
     """What writes rows of the stream about the system for it."""
+    watched: tuple[Watched, ...] = ()
+    """The series that are watched, each with its detector."""
 
 
 def settings_of(options: Any) -> dict[str, str]:

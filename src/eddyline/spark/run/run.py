@@ -236,6 +236,7 @@ class Run(RunFace):
             accepts=self._resumed.file.before,
             empty_until=self._resumed.file.empty_until,
             recalls=self.job.recalls,
+            watched=self.job.watched,
         )
         if made.has_state and not self._files.has_started:
             msg = (
@@ -341,6 +342,7 @@ class Run(RunFace):
             if batch_id > self._last_batch:
                 self._last_batch = batch_id
                 self._snapshot.counters.count(record)
+                self._noted(self.chain.watch.observe(record))
                 self._snapshot.save(self.chain.snapshot(), batch_id)
             self._log.show(self.run_view)
         except BaseException as error:  # noqa: BLE001 - raised again, reworded

@@ -392,6 +392,7 @@ class SharedQueries:
             operators=lambda _: scan.operators(),
             rename="engine.query(…, name='…')",
             recalls=all(each.run_options.recall for each in queries),
+            watched=tuple(dict(pair for each in queries for pair in each.watched).items()),
         )
         self._listed = dict(members_of(folder) or {})
         self.router.begins = self._save_members
