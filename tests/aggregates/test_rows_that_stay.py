@@ -27,7 +27,7 @@ from tests.aggregates.slow import place_in
 from tests.examples import examples
 
 LONGEST_STAY = 6
-WINDOW = StayWindow((("time", RangeWindow(LONGEST_STAY)),))
+WINDOW = StayWindow((("time", RangeWindow(LONGEST_STAY)),), LONGEST_STAY)
 COMMUTING = Partials({"n": "count", "s": "sum", "m": "max"})
 ORDERED = Partials({"n": "count", "s": "sum", "m": "last_row"})
 FINAL = 60
