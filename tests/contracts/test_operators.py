@@ -27,7 +27,13 @@ from eddyline.models import graph
 from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.steps import Sample as ModelSample
 from eddyline.models.steps import Shape
-from eddyline.models.streams.plan import ModelStep, StreamInput, StreamPlan
+from eddyline.models.streams.plan import (
+    ModelStep,
+    SharedModelStep,
+    SharedPlan,
+    StreamInput,
+    StreamPlan,
+)
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.predicates import SqlPredicate, predicate
 from eddyline.query.query import CALL, GROUP, AggregateCall, SlideWindow
@@ -121,6 +127,7 @@ HELD = StreamPlan(LEVELS.inputs, graph.Input(0, LEVELS.inputs[0].shape))
 """The same rows as models, of which alarms are asked."""
 
 
+SHARED = SharedPlan(HELD.inputs, HELD.node, members=(("q", LEVELS.node),))
 SOON = replace(HELD, is_early=True)
 """The same, given before they are final: that of the last row of a batch is a prediction."""
 
@@ -232,6 +239,13 @@ CASES = {
     ModelStep: Case(
         lambda **_: ModelStep(("s",), LEVELS),
         "SELECT w, time, double(v) AS x, 0D AS err_x "
+        f"FROM {TIMED} WHERE time < (SELECT max(time) FROM {TIMED})",
+        adapts=False,
+        time="timestamp_seconds(id)",
+    ),
+    SharedModelStep: Case(
+        lambda **_: SharedModelStep(("s",), SHARED),
+        "SELECT 0 AS member, w, time, double(v) AS x, 0D AS err_x "
         f"FROM {TIMED} WHERE time < (SELECT max(time) FROM {TIMED})",
         adapts=False,
         time="timestamp_seconds(id)",

@@ -148,7 +148,11 @@ def _batch(batch: BatchRecord, redaction: Redaction) -> BatchRecord:
 
 def _stored(record: Record, redaction: Redaction) -> StoredRecord:
     stored = StoredRecord.of(record, 0)
-    return msgspec.structs.replace(stored, plan=redaction.plan(record.plan))
+    parts = {
+        f"{number} {without_literals(name)}": levels
+        for number, (name, levels) in enumerate(stored.parts.items(), 1)
+    }
+    return msgspec.structs.replace(stored, plan=redaction.plan(record.plan), parts=parts)
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:

@@ -198,7 +198,7 @@ class Engine(Catalog):
     def _know_system(self, name: str) -> None:
         """Let queries read the stream about the system by its name, unless that is another's."""
         taken = (each.lower() for each in (*self.relations, *self.results))
-        if name.lower() == SYSTEM and SYSTEM not in taken:
+        if str(name).lower() == SYSTEM and SYSTEM not in taken:
             df = self._system.stream(self.spark, (), is_read=False)
             self.stream(SYSTEM, df, time=SYSTEM_TIME, lateness=SYSTEM_LATENESS)
 

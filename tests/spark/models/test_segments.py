@@ -365,7 +365,6 @@ def test_keys_and_attributes_that_results_would_hide_are_refused(df):
     ("call", "error", "message"),
     [
         (lambda s: s.where("x > fleet"), QueryError, "unknown modelled attribute 'fleet'"),
-        (lambda s: s.where("x > 1 OR ship = 2"), NotSupportedError, "stand beside these"),
         (lambda s: s.where("sin(x) > 1"), NotSupportedError, "no polynomial"),
         (lambda s: s.select(), QueryError, "select needs an attribute"),
         (lambda s: s.select(ship="x"), OptionError, "an attribute is called 'ship'"),

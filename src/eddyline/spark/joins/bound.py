@@ -74,6 +74,8 @@ class BoundJoin:
     options: JoinOptions
     left: Mapping[str, Any]
     """Options of the query for other operators."""
+    is_alone: bool = True
+    """Whether its results are those of the query, and no input of another operator."""
 
     @property
     def spark(self) -> SparkSession:
@@ -166,13 +168,13 @@ class BoundJoin:
 
     def _said_bound(self, name: str) -> str:
         """Return advice on a condition from which a window of a stream follows, if one can."""
-        if self.step.emits != "istream":
-            return ""
+        if self.step.emits != "istream" or not self.is_alone:
+            return ""  # bounds make no windows of aggregates over the join
         times = {each.name: f"{each.name}.{each.time}" for each in self.inputs}
         other = next(each for each in self.timed if each != name)
         return (
             f"without a window bound the event time of its partners in the condition, such as "
-            f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR (no aggregate over the join can), "
+            f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR, "
         )
 
     @cached_property
@@ -445,7 +447,8 @@ def bind_join(step: JoinStep, site: Site) -> BoundJoin:
     _check_streams(inputs)
     check_one_type(site.query, ((each.stream, each.df, each.time) for each in inputs))
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
-    return BoundJoin(site.query, step, inputs, graph, *JoinOptions.taken(site.options))
+    taken = JoinOptions.taken(site.options)
+    return BoundJoin(site.query, step, inputs, graph, *taken, is_alone=site.is_alone)
 
 
 def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinInput:
