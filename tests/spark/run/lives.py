@@ -558,6 +558,18 @@ KINDS = {
         },
         late="s",
     ),
+    "models together": Kind(
+        {
+            f"q{n}": (
+                "SELECT k, x FROM s MODEL x = id HORIZON 1 SECOND BY k "
+                f"WHERE x > {100 * n} SAMPLE EVERY 1 SECOND",
+                "SELECT k, ts AS time, max(id) AS x, 0 AS err_x FROM s GROUP BY k, ts "
+                f"HAVING ts + INTERVAL 1 SECOND <= {LOW} AND max(id) > {100 * n}",
+            )
+            for n in (1, 3)
+        },
+        late="s",
+    ),
     "alarms": Kind(
         {
             "q": (
