@@ -91,7 +91,7 @@ CASES = {
     ),
     "inner, RIGHT": both(
         "SELECT s.id, t.id AS tid, u.id AS uid FROM {s} JOIN {t} ON s.k = t.k AND {st} "
-        "RIGHT JOIN {u} ON s.v = u.v AND {stu} WHERE s.v IS NULL OR s.v > 2",
+        "RIGHT JOIN {u} ON s.v = u.v AND {stu} WHERE (s.v IS NULL OR s.v > 2) AND u.id >= 0",
         st=ST,
         stu=STU,
     ),
