@@ -101,8 +101,12 @@ def test_a_checkpoint_of_a_query_that_reads_the_stream_is_left_out(tmp_path):
 
 
 @pytest.fixture
-def engine(spark, tmp_path):
-    """An engine with a stream ``s``, whose files ``put`` adds."""
+def engine(spark, tmp_path, monkeypatch):
+    """An engine with a stream ``s``, whose files ``put`` adds; runs of other tests are not seen."""
+    others, started = [*system.started_runs()], system.started_runs
+    monkeypatch.setattr(
+        system, "started_runs", lambda: [run for run in started() if run not in others]
+    )
     engine = el.Engine(spark)
     folder = tmp_path / "in"
     folder.mkdir()
