@@ -665,6 +665,7 @@ def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Fact
         calls=tuple(replace(call, column=names[call.column]) for call in calls),
         projections=_named_as_before([*map(renamed, step.projections)], said[:n]),
         having=renamed(step.having),
+        copies=renamed(step.copies),
     )
 
 

@@ -153,7 +153,7 @@ def test_the_plan_says_how_often_a_row_is_there(spark, folder):
         (
             "SELECT k FROM s INTERSECT ALL SELECT ts FROM t",
             QueryError,
-            "(?s)UNION|INTERSECT",
+            'column of the second table is "TIMESTAMP" type which is not compatible with "INT"',
         ),
         (
             "SELECT k FROM s UNION SELECT max(k) AS k FROM t",

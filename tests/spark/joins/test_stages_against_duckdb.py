@@ -47,7 +47,7 @@ def both(text, **conditions):
     return ours, theirs
 
 
-ST, SU, STU, TU = met("s", "t"), met("s", "u"), met("s", "t", "u"), met("t", "u")
+ST, SU, STU = met("s", "t"), met("s", "u"), met("s", "t", "u")
 IN_T = "SELECT t.v FROM {t} WHERE t.k = s.k AND {st}"
 
 BOUNDS = {

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -57,8 +58,6 @@ class Alternative:
 
     plain: tuple[Fragment, ...]
     asked: tuple[Exists, ...]
-    is_never: bool = False
-    """Whether no row meets it. It stays if there is no other one."""
 
 
 def alternatives(statement: Statement) -> list[Alternative]:
@@ -74,9 +73,7 @@ def alternatives(statement: Statement) -> list[Alternative]:
     if not statement.exists:
         return [Alternative(tuple(conjuncts), ())]
     conditions = [
-        _condition(statement, part.tree, negated=False)
-        if any(asked_by(node) is not None for node in part.tree.walk())
-        else part
+        _condition(statement, part.tree, negated=False) if _asks(part.tree) else part
         for part in conjuncts
     ]
     _warn_of_nulls(statement, conditions)
@@ -85,26 +82,26 @@ def alternatives(statement: Statement) -> list[Alternative]:
     found: list[Alternative] = []
     for plain, asked in _cut(conditions):
         signs = {(id(each.select), each.asks, each.is_negated): each for each in asked}
-        is_never = any((select, asks, not sign) in signs for select, asks, sign in signs)
-        whole = [each if each.around[0] else statement.conjuncts(each.tree) for each in plain]
-        split = [own for each in whole for own in (each if isinstance(each, list) else [each])]
-        made = Alternative(tuple(split), tuple(signs.values()))
-        if not is_never or not found:
-            found = [
-                *(each for each in found if not each.is_never),
-                replace(made, is_never=is_never),
-            ]
+        split = ([each] if each.around[0] else statement.conjuncts(each.tree) for each in plain)
+        made = Alternative(tuple(chain.from_iterable(split)), tuple(signs.values()))
+        if not any((select, asks, not sign) in signs for select, asks, sign in signs):
+            found.append(made)
         if len(found) > MOST:
             message = f"EXISTS and IN under OR make more than {MOST} alternatives of WHERE"
             refuse(message, statement.text, statement.part(where.this).start, NotSupportedError)
-    return found
+    return found or [made]  # one that no row meets, if there is no other
+
+
+def _asks(tree: Expr) -> bool:
+    """Return whether EXISTS or IN of a SELECT is in a condition."""
+    return any(asked_by(node) is not None for node in tree.walk())
 
 
 def _condition(statement: Statement, tree: Expr, *, negated: bool) -> Condition:
     """Return a condition, or NOT of it, without NOT around AND and OR."""
     if (asked := asked_by(tree)) is not None:
         return _asked(replace(asked, is_negated=asked.is_negated != negated))
-    if not any(asked_by(node) is not None for node in tree.walk()):
+    if not _asks(tree):
         own = statement.part(tree)
         if (node := drawn(tree)) is not None:
             message = (

@@ -70,17 +70,20 @@ class Aggregation:
     start: int
 
 
-def aggregation_of(statement: Statement, known: Collection[str]) -> Aggregation | None:
+def aggregation_of(
+    statement: Statement, known: Collection[str], *, but_distinct: bool = False
+) -> Aggregation | None:
     """Return what says that a query aggregates rows: a clause, or a call in an output column.
 
     Args:
         statement: the query.
         known: names of the functions, in lower case.
+        but_distinct: whether DISTINCT does not count.
     """
     found = [
         Aggregation("GROUP BY" if key == "group" else word, statement.offset_of_word(word))
         for key, word in AGGREGATION.items()
-        if statement.tree.args.get(key)
+        if statement.tree.args.get(key) and not (but_distinct and key == "distinct")
     ]
     for column in statement.output_columns:
         for node in column.tree.walk(prune=lambda each: isinstance(each, exp.Window)):

@@ -16,7 +16,6 @@ with the windows of all its rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -150,6 +149,11 @@ class Stage:
         self.conditions.add_input(relation.name, relation.items)
 
     @property
+    def joins(self) -> list[Stage]:
+        """This join, and of a FULL JOIN the other one."""
+        return [self] if self.twin is None else [self, self.twin]
+
+    @property
     def held(self) -> dict[str, Held]:
         """By item, the relation that has its columns, where that is the stage before."""
         known = [(each, each.held) for each in self.relations]
@@ -234,7 +238,7 @@ class JoinReader:
             self._check_times()
         self._add_where(where)
         for stage in self._stages:
-            for each in [stage, *([stage.twin] if stage.twin else [])]:
+            for each in stage.joins:
                 names.held = each.held
                 each.conditions.connect()
         names.held = self._last.held
@@ -487,7 +491,6 @@ class _Windows:
         lengths = [self._length(each) for each in stage.relations]
         return min(lengths) if stage.twin is None else max(lengths)
 
-    @cached_property
     def conditions(self) -> list[str]:
         """Conditions that a row comes before a row of a joined one has left its window."""
         found = []
@@ -538,14 +541,13 @@ class _Maker:
     def _queries(
         self, stage: Stage, projections: Sequence[Sequence[str]], emits: Emits
     ) -> Iterator[Query]:
-        """Yield the queries of a stage and of its twin, each with its output columns."""
-        both = [stage, *([stage.twin] if stage.twin is not None else [])]
-        windows = [_Windows(each, derives=self._derives) for each in both]
-        conditions = [each.conditions for each in windows]  # they name columns of stages before
+        """Yield the queries of the joins of a stage, each with its output columns."""
+        windows = [_Windows(each, derives=self._derives) for each in stage.joins]
+        conditions = [each.conditions() for each in windows]  # they name columns of stages before
         before = {
             each.name: self._before(each) for each in stage.relations if each.stage is not None
         }
-        parts = zip(both, windows, conditions, projections, strict=True)
+        parts = zip(stage.joins, windows, conditions, projections, strict=True)
         for one, its_windows, valid, columns in parts:
             asked = one.conditions
             inputs = [self._input(each, one, its_windows, before) for each in one.relations]
@@ -580,9 +582,8 @@ class _Maker:
         assert stage is not None
         assert held is not None
         time = relation.time
-        both = [stage, *([stage.twin] if stage.twin is not None else [])]
         projections = []
-        for each in both:
+        for each in stage.joins:
             self._names.held = each.held
             texts = {name: self._names.place_of(named).text for named, name in held.called.items()}
             if each is stage.twin:

@@ -152,9 +152,7 @@ class _Reader:
         no_window = OF_FILTERS
         if said is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
-        made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
-        known = self._columns, self._tables, self._times
-        items = FromReader(statement, *known, no_window, made).items()
+        items = self._items(statement, no_window)
         if len(items) > 1 and aggregation is None:
             return self._joins(statement, items)
         if len(items) > 1:
@@ -165,6 +163,12 @@ class _Reader:
             read = self._windowed if aggregation is None else self._grouped
             query = read(statement, items[0])
         return Part(statement, query, items)
+
+    def _items(self, statement: Statement, no_window: str) -> list[FromItem]:
+        """Return the items of FROM; ``no_window`` is why one stream may have no window."""
+        made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
+        known = self._columns, self._tables, self._times
+        return FromReader(statement, *known, no_window, made).items()
 
     def _subquery(self, statements: Sequence[Statement | SetOperation]) -> Subquery | None:
         """Return a subquery; None if there is no statement."""
@@ -305,8 +309,8 @@ class _Reader:
         query = replace(reader.query((*columns, *reader.stay.columns)), time=LATEST)
         name = joined.name
         rows = Input(name, name, reader.stay.window, (), items[0].start, query)
-        plain = Query((rows,), (), (), (), projections, statement.emits, statement.text)
-        return replace(plain, grouping=grouping)
+        text, emits = statement.text, statement.emits
+        return Query((rows,), (), (), (), projections, emits, text, grouping=grouping)
 
     def _staying(
         self,
@@ -360,7 +364,8 @@ class _Reader:
             if name.lower().startswith(RESERVED):
                 message = f"{operation.said} has a column of its own called {name!r}"
                 refuse(f"{message}; give this one another name", operation.text, operation.start)
-        query = query_of(operation, readers, [*columns])
+        outputs = [part.query.projections for part in parts]
+        query = query_of(operation, readers, outputs, [*columns])
         return Part(operation, query, [Columns(columns)])
 
     def _side(self, statement: Statement, operation: SetOperation) -> JoinReader:
@@ -369,18 +374,16 @@ class _Reader:
         if statement.emits is not None:
             message = f"{statement.emits.upper()} stands around {said}: {statement.emits.upper()}("
             statement.refuse(f"{message}SELECT … {said} SELECT …)", statement.emits_at)
-        asked = aggregation_of(statement, self._known) or over_of(statement)
         distinct = statement.tree.args.get("distinct")
-        is_distinct = distinct is not None and not distinct.args.get("on")
-        if asked is not None and not (is_distinct and asked.said == "DISTINCT"):
+        is_plain = distinct is not None and not distinct.args.get("on")
+        asked = aggregation_of(statement, self._known, but_distinct=is_plain) or over_of(statement)
+        if asked is not None:
             message = (
                 f"{asked.said} in {said} is not supported yet; make a stream of the results "
                 "(CREATE STREAM x AS SELECT …) and write SELECT … FROM x"
             )
             statement.refuse(message, asked.start)
-        made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
-        known = self._columns, self._tables, self._times
-        items = FromReader(statement, *known, "", made).items()
+        items = self._items(statement, "")
         if all(each.is_table for each in items):
             message = f"{said} of tables, whose rows come at no instant, is not supported"
             statement.refuse(f"{message}; write [NOT] EXISTS (SELECT …)", items[0].start)

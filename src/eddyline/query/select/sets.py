@@ -16,7 +16,6 @@ from sqlglot import exp
 from eddyline.query.query import (
     CALL,
     GROUP,
-    LONGEST,
     UNBOUNDED,
     AggregateCall,
     Grouping,
@@ -37,17 +36,23 @@ if TYPE_CHECKING:
 SIDE = "__side"
 """The column with the number of the SELECT that a row is of."""
 
-RESERVED = SIDE, LATEST, TIME, "__cop"
+RESERVED = SIDE, LATEST, TIME, "__copies"
 """What no output column of a set operation may begin with: its own columns, and those of copies."""
 
 
-def query_of(operation: SetOperation, readers: Sequence[JoinReader], names: Sequence[str]) -> Query:
+def query_of(
+    operation: SetOperation,
+    readers: Sequence[JoinReader],
+    outputs: Sequence[Sequence[str]],
+    names: Sequence[str],
+) -> Query:
     """Return the query of a set operation.
 
     Args:
         operation: the operation.
         readers: the joins of its SELECTs, in the order of the text.
-        names: of the output columns.
+        outputs: the output columns of each SELECT.
+        names: what the columns are called.
     """
     stays = [each.stay for each in readers]
     # Rows of a join have columns for their windows; those of SELECTs with one window need none.
@@ -60,7 +65,7 @@ def query_of(operation: SetOperation, readers: Sequence[JoinReader], names: Sequ
             times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
         n_before += len(stay.ends)
         added = [*(f"{text} AS {TIME}{at}" for at, text in enumerate(times)), f"{number} AS {SIDE}"]
-        columns = (*reader.outputs(), *added, f"{stay.latest} AS {LATEST}")
+        columns = (*outputs[number], *added, f"{stay.latest} AS {LATEST}")
         parts.append(replace(reader.query(columns), time=LATEST))
     inputs = tuple(each for part in parts for each in part.inputs)
     text = operation.text
@@ -77,16 +82,15 @@ def query_of(operation: SetOperation, readers: Sequence[JoinReader], names: Sequ
     columns_of = {id(each): call.column for each, call in zip(selects, calls, strict=True)}
     n_times = _n_times(operation, columns_of)
     grouping = Grouping(groups, tuple(calls), f"{n_times} > 0", n_times * operation.is_all)
-    query = Query((read,), (), (), (), shown, operation.emits, text)
-    return replace(query, grouping=grouping)
+    return Query((read,), (), (), (), shown, operation.emits, text, grouping=grouping)
 
 
 def _together(stays: Sequence[Stay], windows: Sequence[Window]) -> Window:
     """Return the window of rows of several SELECTs, each of which begins those of its own."""
     if not windows:
         return UNBOUNDED
-    length = max((each.length for each in stays), default=LONGEST)
-    return StayWindow(tuple((f"{TIME}{at}", each) for at, each in enumerate(windows)), length)
+    ends = tuple((f"{TIME}{at}", each) for at, each in enumerate(windows))
+    return StayWindow(ends, max(each.length for each in stays))
 
 
 def _n_times(part: Statement | SetOperation, counts: Mapping[int, str]) -> str:

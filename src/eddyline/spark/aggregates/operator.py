@@ -845,7 +845,7 @@ class AggregateOperator(AggregatingOperator):
         side, other = (NEW, BEFORE) if self.emits == "istream" else (BEFORE, NEW)
         if self.step.copies:
             more = f"coalesce({side}.{COPIES}, 0L) - coalesce({other}.{COPIES}, 0L)"
-            copies = f"explode(sequence(1L, {more})) AS __copy"
+            copies = f"explode(sequence(1L, {more})) AS {COPIES}_told"
             shown = [quoted(name_of(each)) for each in self.step.projections]
             return found.where(f"{more} > 0").selectExpr(f"{side}.*", copies).select(*shown)
         same = f"{NEW}_is AND {BEFORE}_is AND {NEW} <=> {BEFORE}"
