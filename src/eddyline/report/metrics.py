@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from eddyline.data.files import writable
 from eddyline.registry import package
-from eddyline.runtime.records import SECONDS, event_times, numbers_of
+from eddyline.runtime.records import SECONDS, event_times, lag_s, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -155,8 +155,8 @@ def _lags(of: dict[str, str], said: Iterable[Numbers], backlog: Backlog) -> Iter
     newest, complete = event_times(said)
     if newest is not None:
         yield Metric(NEWEST_EVENT, of, newest / 1e6)
-        if complete is not None:
-            yield Metric(EVENT_TIME_LAG, of, max(0.0, newest - complete) / 1e6)
+        if (lag := lag_s(newest, complete)) is not None:
+            yield Metric(EVENT_TIME_LAG, of, lag)
     if backlog.n_rows is not None:
         yield Metric(BACKLOG, of, backlog.n_rows)
 

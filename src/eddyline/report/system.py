@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from eddyline.report.formatting import finite
 from eddyline.runtime.journal import RUN
-from eddyline.runtime.records import event_times, numbers_of
+from eddyline.runtime.records import event_times, lag_s, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -63,13 +63,12 @@ def values_of(
     """
     n = batch.n_batches if is_mean else 1
     said = numbers_of(batch.operators, batch.n_rows)
-    newest, complete = event_times(said.values())
     whole = {
         "n_rows": batch.n_rows / n,
         "n_kept": batch.n_kept / n,
         "seconds": batch.seconds / n,
         "n_batches": batch.n_batches,
-        "lag_s": None if newest is None or complete is None else max(0.0, newest - complete) / 1e6,
+        "lag_s": lag_s(*event_times(said.values())),
     }
     entities = [(RUN, BATCH, whole)]
     for component, numbers in said.items():

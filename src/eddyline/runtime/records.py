@@ -109,6 +109,11 @@ def event_times(said: Iterable[Numbers]) -> tuple[float | None, float | None]:
     return newest, min(known) if known and len(known) == len(lows) else None
 
 
+def lag_s(newest: float | None, complete: float | None) -> float | None:
+    """Return how far a watermark is behind the newest event time (both µs, the lag in s)."""
+    return None if newest is None or complete is None else max(0.0, newest - complete) / 1e6
+
+
 def numbers_of(records: Iterable[Record], n_rows: int) -> dict[str, Numbers]:
     """Return what the records of a batch of so many rows say in numbers, by component."""
     counting = (record for record in records if isinstance(record, Counting))

@@ -388,7 +388,7 @@ def _number(text: str) -> float:
         OptionError: it is none.
     """
     try:
-        found = float(text.replace(",", "").replace("_", "").strip())
+        found = float(text.strip())
     except ValueError as error:
         msg = f"a value is a number such as 0.05 or 1000000, got {text!r:.80}"
         raise OptionError(msg, value=text) from error

@@ -12,7 +12,7 @@ step that does more than project.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.report.formatting import count, value_in
@@ -114,8 +114,6 @@ class Graph:
     """As paths of SVG."""
     width: int = 0
     height: int = 0
-    kinds: tuple[str, ...] = field(default=())
-    """The kinds of boxes, for the legend."""
 
 
 def graph_of(view: RunView, sections: Sequence[Section], plans: Mapping[str, str]) -> Graph:
@@ -133,7 +131,7 @@ def graph_of(view: RunView, sections: Sequence[Section], plans: Mapping[str, str
     now = series[-1][1] if series else {}
     entities = [each for section in sections for each in section.entities]
     together = tuple(batches[-1].kept_by) if batches else ()
-    boxes = _boxes(view, entities, list(dict.fromkeys(of for of, _ in now)))
+    boxes = _boxes(view, entities, {of for of, _ in now})
     shown = []
     for each in boxes:
         is_own = each.kind in ("project", "result")
@@ -191,7 +189,7 @@ def _boxes(view: RunView, entities: Sequence[Entity], components: Iterable[str])
         made = Box(node.id, node.kind, said, node.text, (), reads, owned + parts)
         found.append(replace(made, relation=node.name))
     last = view.nodes[-1].id
-    found.append(Box("result", "result", view.query, "", (), (last,), ((RUN, BATCH), (RUN, RUN))))
+    found.append(Box("result", "result", view.query, "", (), (last,), ((RUN, BATCH),)))
     return found
 
 
@@ -335,7 +333,6 @@ def _placed(boxes: Sequence[Box]) -> Graph:
         tuple(lines),
         whole + 4,
         len(layers) * (HEIGHT + _ROOM) - _ROOM + 4,
-        tuple(dict.fromkeys(each.kind for each in boxes)),
     )
 
 

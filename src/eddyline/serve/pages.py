@@ -156,6 +156,7 @@ class Pages:
     def _run(self, run: Followed, made: Made, how: Health) -> str:
         view, (of_driver, of_tasks) = made.view, _parted(made)
         points = points_of(view.history.batches)
+        words = wordings_of(made.sections)
         has_hands = self._controls and run.is_running
         return self.render(
             "run.html",
@@ -164,8 +165,8 @@ class Pages:
             health=how,
             cells=cells(run),
             spark=spark_line(run.recent),
-            plans=_plans(run, wordings_of(made.sections)),
-            graph=graph_of(view, made.sections, _plans_in_words(run, wordings_of(made.sections))),
+            plans=_plans(run, words),
+            graph=graph_of(view, made.sections, _plans_in_words(run, words)),
             notes=left_out(points),
             n_lines=len(view.text.splitlines()),
             shown_lines=SHOWN_LINES,

@@ -175,8 +175,8 @@ class Engine(Catalog):
     def system_of(self, *checkpoints: str | Path) -> DataFrame:
         """Return the stream about the runs of other processes, by their checkpoints.
 
-        ``engine.stream("theirs", engine.system_of("ckpt/"), time="at")`` names it. The checkpoints
-        are only read, also while their queries run.
+        ``engine.stream("theirs", engine.system_of("ckpt/"), time="at", lateness="10 seconds")``
+        names it. The checkpoints are only read, also while their queries run.
 
         Args:
             *checkpoints: folders that queries were started with, or folders above them; queries

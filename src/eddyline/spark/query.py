@@ -31,7 +31,7 @@ from eddyline.spark.run.run import Run
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.spark.starting import SparkTrigger, trigger_text
-from eddyline.spark.system import check_checkpoint, own_feed
+from eddyline.spark.system import check_not_own, own_feed
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
@@ -338,7 +338,7 @@ class Query:
         relations, feeds = dict(self.relations), []
         for name, each in self.relations.items():
             if each.system is not None:
-                check_checkpoint(self.name, each.system, checkpoint)
+                check_not_own(self.name, each.system, checkpoint)
                 df, feed = own_feed(each.df.sparkSession, each.system, checkpoint, name)
                 relations[name] = replace(each, df=df)
                 feeds.append(feed)

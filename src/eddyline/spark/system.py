@@ -2,7 +2,7 @@
 
 Its runs are those of this process, or those of checkpoints. ``Feed`` looks at these runs twice a
 second, in a thread of its own, and writes what is new as one Parquet file, which Spark's file
-stream reads. So a run that is watched does nothing for it. ``report.system`` has the rows.
+stream reads. So a run that is watched writes nothing for it. ``report.system`` has the rows.
 
 Each query over the stream has a feed of its own, in its checkpoint. Invariant: every batch and
 decision of a run is in one file. A file says in its footer how far each run is told after it
@@ -106,7 +106,7 @@ class _Place(msgspec.Struct):
     """By the id of Spark's query, which a run keeps over restarts."""
 
 
-def check_checkpoint(query: str, checkpoints: Sequence[Path], own: Path | None) -> None:
+def check_not_own(query: str, checkpoints: Sequence[Path], own: Path | None) -> None:
     """Refuse a query over its own checkpoint.
 
     Raises:
@@ -241,14 +241,15 @@ class Feed:
         """Go on where the feed was, and look for the first time; then look from time to time.
 
         Raises:
-            StateError: the folder cannot be read or written.
+            StateError: the folder cannot be read.
+            OSError: the rows cannot be written; a later look tells them.
         """
         if self._watched is not None:
             return
         self._place = self._restored()
         self._watched = StoredRuns(self.checkpoints) if self.checkpoints else _LiveRuns()
-        self.look()
         threading.Thread(target=self._follow, name=f"eddyline {NAME}", daemon=True).start()
+        self.look()
 
     def _restored(self) -> _Place:
         advice = "move the folder away: the stream then tells everything again"

@@ -425,13 +425,16 @@ class Steering:
     def adjust(self, component: str | None, values: Mapping[str, float]) -> None:
         """Give options other values; see ``RunFace.adjust``."""
         able = [each for each in self._chain().operators if each.adjustable]
+        if not able:
+            raise OptionError("the query has no option that can be changed while it runs")
         if component is not None:
             known = [each.name for each in able]
             able = [each for each in able if each.name == component]
             if not able:
                 msg = unknown("operator with options to change", component, known)
                 raise OptionError(msg, component=component)
-        check_names("option that can be changed", values, [n for e in able for n in e.adjustable])
+        names = dict.fromkeys(name for each in able for name in each.adjustable)
+        check_names("option that can be changed", values, [*names])
         asked = {
             each: {name: values[name] for name in each.adjustable if name in values}
             for each in able
