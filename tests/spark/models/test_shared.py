@@ -20,9 +20,11 @@ ASKED = {
     "joined": f"SELECT a.x FROM {SHIPS} AS a JOIN {SHIPS} AS b ON a.ship = b.ship CHANGES",
     "top": f"SELECT max(x) AS top FROM {SHIPS} SAMPLE EVERY 5 SECONDS",
     "other": f"SELECT ship, x FROM {SHIPS.replace('WITHIN 1', 'WITHIN 2')} CHANGES",
+    "docked": f"SELECT s.ship, s.x FROM {SHIPS} JOIN ports p ON s.ship = p.ship CHANGES",
 }
 TOGETHER = {"high", "mean", "kept", "greatest"}
-"""The join leaves out rows without a ship, and another bound is another model."""
+"""A join leaves out rows without a ship, that with a table other rows, too; and another bound is
+another model."""
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,7 @@ def folder(tmp_path_factory):
 def engine_of(spark, folder, names):
     engine = el.Engine(spark)
     engine.stream("s", stream_of(spark, folder), time="ts", lateness="1 second")
+    engine.table("ports", spark.range(3).withColumnRenamed("id", "ship"))
     for name in names:
         engine.query(ASKED[name], name=name)
     return engine

@@ -51,6 +51,7 @@ from eddyline.spark.aggregates.shared import members_of
 from eddyline.spark.analysis import column_types
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.models.laying import has_positions
+from eddyline.spark.models.sql import JOINED
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.operators import laid_out
 from eddyline.spark.query import Query
@@ -521,9 +522,14 @@ class SharedModels(SharedScan):
 
     @staticmethod
     def takes(query: Query) -> bool:
-        """Return whether a query makes models of one stream, solves them, and no more."""
+        """Return whether a query makes models of one stream, solves them, and no more.
+
+        One that joins tables to its rows reads a stream of its own.
+        """
         kinds = [type(each) for each in query.steps if not isinstance(each, FilterStep)]
-        return kinds == [ReadStep, ModelStep, ProjectStep] and bool(query.streams)
+        asked = [p.text for s in query.steps if isinstance(s, FilterStep) for p in s.predicates]
+        is_plain = kinds == [ReadStep, ModelStep, ProjectStep] and JOINED not in asked
+        return is_plain and bool(query.streams)
 
     @staticmethod
     def folders(queries: Sequence[Query]) -> dict[str, str]:
