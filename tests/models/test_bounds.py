@@ -257,11 +257,11 @@ def test_a_split_is_a_name_a_function_or_one_of_a_package_and_its_shares_are_che
     with pytest.raises(OptionError, match=r"unknown split 'equl'.*did you mean 'equal'"):
         read_split("equl")
 
-    def first(parts):
+    def equal(parts):  # the name of another one
         return [0.75, *[0.25 / (len(parts) - 1)] * (len(parts) - 1)]
 
     expression, known = read_expression("x - 2 * y", NAMES), {}
-    found = inverted_expression(expression, "z", Bound(0.4), known, split=read_split(first))
+    found = inverted_expression(expression, "z", Bound(0.4), known, split=read_split(equal))
     assert {name: each.value for name, each in found.items()} == pytest.approx(
         {"x": 0.3, "y": 0.05}, abs=1e-9
     )

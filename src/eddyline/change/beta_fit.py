@@ -8,9 +8,7 @@ functions, so these are here: recurrences up to ``_LARGE``, and Stirling's serie
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from eddyline.data.jit import compiled
 
@@ -26,29 +24,6 @@ _LEAST_TOTAL = 1e-2
 _LARGE = 12.0
 """From here on, the terms of the series that are left out are less than rounding errors."""
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-
-
-class BetaFit(NamedTuple):
-    """Fitted laws, and how well their parameters are known."""
-
-    a: Floats
-    b: Floats
-    sd_a: Floats
-    """Standard error of a: root of the diagonal of the inverse Fisher information."""
-    sd_b: Floats
-    """Standard error of b."""
-
-
-def fit_beta(items: Floats, min_variance: Floats) -> BetaFit:
-    """Fit a Beta law to each row of samples, strictly between 0 and 1 ((m, D), D ≥ 2).
-
-    A row whose variance is below its floor ((m,)) gets the law of its mean and that variance, as
-    its likelihood grows without end.
-    """
-    laws = np.empty((len(items), 4))
-    for row, (sample, floor) in enumerate(zip(items, min_variance, strict=True)):
-        laws[row] = fit_one(np.ascontiguousarray(sample), floor)
-    return BetaFit(*laws.T)
 
 
 @compiled

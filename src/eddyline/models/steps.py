@@ -261,7 +261,7 @@ class Within(Step):
 
     def __str__(self) -> str:
         told = ", ".join(f"{name} within {bound}" for name, bound in self.bounds.items())
-        return told if self.split.name == EQUAL.name else f"{told}, shared by {self.split}"
+        return told if self.split == EQUAL else f"{told}, shared by {self.split}"
 
 
 @dataclass(frozen=True, slots=True)

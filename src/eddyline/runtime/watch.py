@@ -132,9 +132,9 @@ class _Bank:
         """Take in the values of a batch; yield an alarm for each series that has changed."""
         items = np.array([values.get(name, np.nan) for name in self.names])
         rows = np.flatnonzero(~np.isnan(items))
-        for kept, newest in ((self._recent, items), (self._batch_ids, batch_id)):
+        for kept, newest in ((self._recent, items[rows]), (self._batch_ids, batch_id)):
             kept[rows, :-1] = kept[rows, 1:]
-            kept[rows, -1] = newest[rows] if isinstance(newest, np.ndarray) else newest
+            kept[rows, -1] = newest
         if self._is_bounded:
             items = self._bounded(items)
         for i in np.flatnonzero(self._bank.update(items)):

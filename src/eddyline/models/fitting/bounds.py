@@ -434,7 +434,7 @@ def inverted_expression(
         return inf if found is None else found.farthest
 
     shares = None
-    if split.name != EQUAL.name and names:
+    if split != EQUAL and names:
         factors = dict.fromkeys(names, 1.0) if weights is None else weights
         paces = {each: known[each].pace if each in known else math.nan for each in names}
         shares = split.of({each: Part(each, abs(factors[each]), paces[each]) for each in names})

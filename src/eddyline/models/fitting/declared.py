@@ -30,7 +30,7 @@ from eddyline.errors import NotSupportedError, OptionError, QueryError
 from eddyline.models import timeline
 from eddyline.models.fitting.bounds import MAX_DEGREE, Bound, assumed_in_words, tightest
 from eddyline.models.fitting.fit import FitReport, Part
-from eddyline.models.fitting.rates import Rate, is_rate, read_rate, solved
+from eddyline.models.fitting.rates import TIME, Rate, is_rate, read_rate, solved
 from eddyline.models.segments import (
     Keyed,
     Segments,
@@ -56,9 +56,6 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.solving.expressions import Range, Ranges
 
-TIME = "t"
-"""The variable of equations: seconds since the instant of a row."""
-
 ENDLESS_US = 2**55
 """The horizon of models without one (µs): longer than any stream lasts."""
 
@@ -80,6 +77,10 @@ class Equation:
         tree = parse_condition(self.coefs[0]).unnest()
         is_column = isinstance(tree, exp.Column) and len(tree.parts) == 1
         return tree.name if is_column else None
+
+    def said(self, name: str) -> str:
+        """Return the whole equation."""
+        return f"{name} = {self.text}"
 
 
 def read_equations(given: Mapping[str, str]) -> dict[str, Equation | Rate]:
@@ -215,7 +216,7 @@ class Declared:
     """How long a row says something, at most (µs); ``ENDLESS_US``: until the next one."""
     within: Mapping[str, Bound] = field(default_factory=dict)
     """How far a row's values may be from the model before, so that it makes no new one; empty:
-    every row makes one."""
+    every row makes one. Of rates: how near pieces are to the solution; every row makes a model."""
     assumed: Mapping[str, Range] = field(default_factory=dict)
     """As of ``Fit``."""
 
@@ -315,7 +316,7 @@ class Declared:
         return Part(done, rows.take(pa.array(made.places[held])), again, report)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} = {each.text}" for name, each in self.equations.items())
+        told = ", ".join(each.said(name) for name, each in self.equations.items())
         near = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
         said = "rates solved" if self.rates else "rows dropped"
         door = f"; {said} with {near}" if near else ""

@@ -8,10 +8,10 @@ All rows are solved at once by the pair of Runge and Kutta of Dormand and Prince
 (``scipy.integrate.RK45``), with a step of its own for each row. Within a step its dense output is a
 polynomial of degree 4, which is a piece of the segment. Errors of steps grow or shrink behind
 them, so the tolerance of a step bounds nothing. Each row is therefore solved again with
-``FINER`` times less tolerance. It is done where both solutions are within half of the bound
-everywhere, and the coarser one is the answer. Otherwise the finer one is compared with a still
-finer one. After ``MOST_ROUNDS`` the row is cut where they part: it says nothing behind. The same
-happens where a solution explodes, or its rate has no value.
+``FINER`` times less tolerance. A piece is done where both solutions are within half of the bound
+at four instants of it, and the coarser one is the answer. Otherwise the finer one is compared with
+a still finer one. After ``MOST_ROUNDS`` the row is cut where they part: it says nothing behind. The
+same happens where a solution explodes, or its rate has no value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlglot import exp
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.models.segments import in_seconds
 from eddyline.models.solving import polynomials
-from eddyline.sql.parsing import SparkText, at, offset_of, place
+from eddyline.sql.parsing import SparkText, at, deep, offset_of, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -42,13 +42,14 @@ Program = tuple[Any, ...]
 _BINARY: dict[type[Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "+": (2, np.add), "-": (2, np.subtract), "*": (2, np.multiply), "/": (2, np.divide),
-    "negative": (1, np.negative),
+    "0-": (1, np.negative),
     "pow": (2, np.power), "power": (2, np.power), "exp": (1, np.exp), "ln": (1, np.log),
     "sqrt": (1, np.sqrt), "abs": (1, np.abs), "sin": (1, np.sin), "cos": (1, np.cos),
     "tan": (1, np.tan), "tanh": (1, np.tanh), "least": (2, np.minimum), "greatest": (2, np.maximum),
 }  # fmt: skip
-_CALLED = [each for each in _FUNCTIONS if each.isalpha() and each != "negative"]
+_CALLED = [each for each in _FUNCTIONS if each.isalpha()]
 TIME = "t"
+"""The variable of equations: seconds since the instant of a row."""
 
 FINER = 64.0
 """By what a tolerance is divided to see how far a solution may be off."""
@@ -63,12 +64,16 @@ class Rate:
 
     text: str
     column: str
-    """Where the attribute begins: a column of the row."""
+    """Where the attribute begins: the column of the row that is called as it is."""
     coefs: tuple[str, ...]
     """SQL of the value in the row, and of what the rate reads of the row."""
     program: Program
 
     def __str__(self) -> str:
+        return self.text
+
+    def said(self, name: str) -> str:  # noqa: ARG002 - the text has it
+        """Return the whole equation."""
         return self.text
 
 
@@ -77,6 +82,7 @@ def is_rate(tree: Expr) -> bool:
     return isinstance(tree, exp.EQ) and _called(tree.left.unnest()) == "d"
 
 
+@deep
 def read_rate(name: str, text: str, tree: Expr, rates: Collection[str], others: Collection[str]
               ) -> Rate:  # fmt: skip
     """Return the rate of an attribute.
@@ -129,7 +135,7 @@ class _Reader:
         if isinstance(node, exp.Column):
             return ("t",) if kinds == ["t"] else ("state", self._rates[node.name.lower()])
         if isinstance(node, exp.Neg):
-            return ("negative", self._program(node.this))
+            return ("0-", self._program(node.this))
         if type(node) in _BINARY:
             assert isinstance(node, exp.Binary)
             return (_BINARY[type(node)], self._program(node.left), self._program(node.right))
@@ -192,6 +198,7 @@ class _System:
         columns = [each[rows] for each in self.columns]
         return replace(self, columns=columns, begins=self.begins[rows], span=self.span[rows])
 
+    @deep
     def change(self, rows: Indices, values: Floats, seconds: Floats) -> Floats:
         """Return the change per second of some rows at values ``[m, attributes]``."""
         states = dict(zip(self.names, values.T, strict=True))

@@ -89,7 +89,8 @@ def by_gradient(parts: Sequence[Part]) -> list[float]:
     total, same = sum(moves), 1 / len(parts)
     is_known = 0 < total < math.inf
     shares = [max(each / total if is_known else same, LEAST_SHARE * same) for each in moves]
-    return [each / sum(shares) for each in shares]
+    whole = sum(shares)
+    return [each / whole for each in shares]
 
 
 EQUAL = Split("equal", equal)

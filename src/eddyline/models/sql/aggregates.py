@@ -315,14 +315,11 @@ class Aggregates:
         for part in self._having:
             mentions = [*self._mentions(part.tree, "HAVING", scope.sides[0])]
             kinds = {each.kind for each in mentions}
-            if kinds <= {"attribute", "key"} and kinds != {"key"}:
-                scope.condition(part, mentions)
-                solved.append(f"({scope.rewritten(part, mentions)})")
-            elif kinds == {"key"}:
+            if kinds == {"key"}:
                 scope = scope.on(of_keys(scope.node, part, mentions, "HAVING"))
             else:
-                message = f"HAVING: {part.text} asks of keys and aggregates at once"
-                self._statement.refuse(message, part.start)
+                scope.condition(part, mentions)
+                solved.append(f"({scope.rewritten(part, mentions)})")
         if not solved:
             return scope
         start = self._having[0].start

@@ -143,9 +143,10 @@ class _Reader:
                 f"all of them; missing: {', '.join(lacking)}"
             )
             refuse(message, self._text, start)
-        tomb = TOMB if not query.having else " AND ".join(f"({each})" for each in query.having)
+        tomb = TOMB
         if query.having:
-            tomb = f"{TOMB} OR NOT coalesce({tomb}, false) AS {TOMB}"
+            holds = " AND ".join(f"({each})" for each in query.having)
+            tomb = f"{TOMB} OR NOT coalesce({holds}, false) AS {TOMB}"
         more = [VERSION, *([tomb] if TOMB not in shown else []), VALIDATED]
         return replace(query, projections=(*query.projections, *more), having=(), early_at=start)
 
@@ -308,8 +309,7 @@ class _Reader:
             )
             statement.refuse(message, offset_of(tables[0]))
         sides = [self._sources.table(statement, each, scope.sides[0]) for each in tables]
-        scope = _Tables(statement, self._calls, scope, sides).read(conjuncts, self._of_rows)
-        return scope
+        return _Tables(statement, self._calls, scope, sides).read(conjuncts, self._of_rows)
 
     def _conjuncts(self, statement: Statement) -> list[tuple[str, Fragment]]:
         """Return what ON and WHERE ask, each with its word."""

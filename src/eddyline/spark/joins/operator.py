@@ -559,7 +559,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             orders=self.loop.plan,
             lengths=bound.lengths,
             lows=time.lows({}),
-            lateness={n: us for n, us in time.lateness.items() if not time.told},
+            lateness={} if time.told else time.lateness,
             horizons={name: time.horizon(name, {}) for name in self.graph.inputs},
             grid=self._grid,
             order=bound.order(time, latest),

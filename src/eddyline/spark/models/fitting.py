@@ -212,7 +212,7 @@ def declare(
         check_attribute(attribute, keys)
         equation = equations[attribute]
         is_rate = isinstance(equation, Rate)
-        what = f"models.declare: {equation.text if is_rate else f'{attribute} = {equation.text}'}"
+        what = f"models.declare: {equation.said(attribute)}"
         if is_rate and attribute.lower() not in map(str.lower, frame.columns):
             msg = (
                 f"{what}: it begins at the value in the row, and there is no such column: "
