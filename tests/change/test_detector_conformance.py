@@ -106,8 +106,8 @@ class Leaking(BetaCusum):
 
 
 class Counting(BetaCusum):
-    def _taken(self, values):
-        return super()._taken(np.where(np.isnan(values), 0.5, values))
+    def update(self, values):
+        return super().update(np.where(np.isnan(values), 0.5, values))
 
 
 class Trusting(BetaCusum):

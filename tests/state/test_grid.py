@@ -128,8 +128,8 @@ class MovingOperator(Operator):
         lows = self.lows()
         self.wanted.append(self.on_time(tables, lows))
         plan = BatchPlan(
-            number, self.graph, self.orders(), self.lengths(), lows, self.horizons(), grid,
-            moved=Moved.of(self.part.grid, self.part.buckets, grid),
+            number, self.graph, self.orders(), self.lengths(), lows, self.horizons(),
+            grid=grid, moved=Moved.of(self.part.grid, self.part.buckets, grid),
         )  # fmt: skip
         part, after, late_files = self.part, {}, []
         windows = buckets_for(grid, part.grid, part.buckets, self.graph.classes_of)

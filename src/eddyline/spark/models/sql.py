@@ -93,6 +93,8 @@ class _Planned:
         self._sources: list[tuple[Made, Segments, DataFrame]] = []
         """What segments are made of, the segments, and the rows."""
         self._joined: dict[Made, Relation] = {}
+        self._is_early = False
+        """Whether results are asked for before they are final; of ``EXACT``, never."""
 
     @cached_property
     def _query(self) -> ModelQuery:
@@ -108,6 +110,7 @@ class _Planned:
         streams = [each for each in mades if self._is_stream(each.stream)]
         stem = (streams or mades)[0].stream
         early = self._query.early_at
+        self._is_early = early is not None
         if streams:
             self._check_streams(streams)
             found, own = self._of_streams(stem)
@@ -312,7 +315,7 @@ class _Planned:
         return [*joined, *made.predicates]
 
     def _made(self, made: Made, rows: DataFrame) -> Segments:
-        results = "early" if rows.isStreaming and self._query.early_at is not None else "final"
+        results = "early" if rows.isStreaming and self._is_early else "final"
         if made.read:
             return read(rows, results=results)
         if made.equations:
