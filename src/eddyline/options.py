@@ -198,6 +198,11 @@ class JoinOptions(_Keywords):
         in_range(self, "seed", 0, 2**62)
         _Keywords.__post_init__(self)
 
+    @property
+    def largest_k_us(self) -> int | None:
+        """The largest k of a constraint that is used (µs); None: half of the window."""
+        return None if self.largest_k_s is None else round(self.largest_k_s * 1e6)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateOptions(_Keywords):
@@ -280,7 +285,9 @@ class RunOptions(_Keywords):
 ADJUSTABLE = {
     "sample_prob": "most rows that are profiled, as a share of the input (0 to 1)",
     "max_overhead": "most work that profiling may add, as a share of the work itself (up to 1)",
+    "hysteresis": "a filter must be better than the one before it by 1 / hysteresis (0.001 to 1)",
     "cache_bytes": "most memory for joined rows that are kept, per bucket (bytes)",
+    "largest_k_s": "largest bound of a constraint that is used (s); none: half of the window",
 }
 """Numeric options that a person may change while a query runs, and their meaning. They change the
 work, never the answer."""

@@ -207,7 +207,7 @@ class Clusters:
         largest: int | None = None,
     ) -> None:
         self.passing = passing
-        self.lengths, self._largest = lengths, largest
+        self.lengths, self.largest = lengths, largest
         # From what is seen on, as for ages: a bound that is too small costs time alone.
         self.bounds = {
             place: LearnedBound(HELD, 0) for places in passing.values() for place in places
@@ -241,7 +241,7 @@ class Clusters:
             return None
         span = int(learned.bound * MARGIN)
         seen = latest[name] - self._since.get(name, latest[name])
-        length, largest = self.lengths[name], self._largest
+        length, largest = self.lengths[name], self.largest
         most = MOST * length if largest is None else min(MARGIN * largest, length)
         return span if span <= most and seen >= SEEN * span else None
 

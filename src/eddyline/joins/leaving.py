@@ -357,6 +357,10 @@ class LeavingLoops:
         """The windows whose rows may leave (µs)."""
         return {**self.tiers.lengths, **self.discards.lengths}
 
+    def limit(self, largest: int | None) -> None:
+        """Use no larger k (µs) from now on to tell hot rows from cold ones."""
+        self.tiers.largest = self.clusters.largest = largest
+
     @property
     def covers(self) -> frozenset[str]:
         """The inputs with tiers of which a row is in one result at most."""

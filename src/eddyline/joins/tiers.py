@@ -105,7 +105,7 @@ class TierChoice(Choice):
     cost_unit = "windows of hot rows"
 
     def __init__(self, lengths: Mapping[str, int], largest: int | None = None) -> None:
-        self.lengths, self._largest = lengths, largest
+        self.lengths, self.largest = lengths, largest
         # From what is seen on, not from the window's length down: where few pairs tell, that would
         # take long, and a bound that is too small costs time alone.
         self.bounds = {name: LearnedBound(HELD, 0) for name in lengths}
@@ -184,16 +184,16 @@ class TierChoice(Choice):
                 return None
             learned = learned.settled()
         now, span = self.spans[name], int(learned.bound * MARGIN)
-        if now is not None and learned.bound <= now <= span * MARGIN:
-            return now
         most = self._most(length) * (1 if now is None else MARGIN)
+        if now is not None and learned.bound <= now <= min(span * MARGIN, most):
+            return now
         return span if span <= most and seen >= SEEN * span else None
 
     def _most(self, length: int) -> float:
         """Return for how long rows of a window are hot at most, if it has a cold tier (µs)."""
-        if self._largest is None:
+        if self.largest is None:
             return MOST_HOT * length
-        return min(MARGIN * self._largest, length)
+        return min(MARGIN * self.largest, length)
 
     def _evidence(self, name: str) -> dict[str, Any]:
         learned, length = self.bounds[name], self.lengths[name]

@@ -88,13 +88,13 @@ class AGreedy(WindowPolicy):
     """Proposes the repaired order when the greedy invariant is violated in the window."""
 
     def __init__(self, options: AGreedyOptions) -> None:
-        self._options = options
+        self.options = options
 
     def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
         """Return the order that satisfies the greedy invariant, if this one does not."""
-        if window.n_tuples < self._options.min_fill or window.basis is not None:
+        if window.n_tuples < self.options.min_fill or window.basis is not None:
             return None
-        evidence = Evidence.of(window, self._options.prior_tuples)
+        evidence = Evidence.of(window, self.options.prior_tuples)
         flagged = following = self._violation(order, evidence)
         if flagged is None:
             return None
@@ -109,10 +109,10 @@ class AGreedy(WindowPolicy):
         joint = joint_drops(order, evidence.bits, evidence.weights)
         price = evidence.costs_ns[list(order)]
         ratios = (view_of(joint) + evidence.prior[list(order)]) / price
-        flagged = np.triu(ratios.diagonal()[:, None] < self._options.hysteresis * ratios, 1)
-        if self._options.z_score > 0.0:
+        flagged = np.triu(ratios.diagonal()[:, None] < self.options.hysteresis * ratios, 1)
+        if self.options.z_score > 0.0:
             scale = evidence.n_tuples / evidence.weights.sum()
-            flagged &= z_scores(joint * scale, price) > self._options.z_score
+            flagged &= z_scores(joint * scale, price) > self.options.z_score
         flagged[:start] = False
         if not flagged.any():
             return None
@@ -125,7 +125,7 @@ class AGreedy(WindowPolicy):
     ) -> Proposal | None:
         """Return the proposal unless it is predicted to save too little."""
         before, after = expected_cost_ns(order, window), expected_cost_ns(repaired, window)
-        min_gain = self._options.min_gain
+        min_gain = self.options.min_gain
         if repaired == order or (min_gain > 0.0 and before - after <= min_gain * before):
             return None
         evidence = reasons(window, order, *flagged, window.n_tuples)

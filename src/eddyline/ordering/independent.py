@@ -46,16 +46,16 @@ class Independent(WindowPolicy):
     """Proposes the filters sorted by drop fraction per cost when two stand the wrong way round."""
 
     def __init__(self, options: IndependentOptions) -> None:
-        self._options = options
+        self.options = options
 
     def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
         """Return the sorted order if a later filter beats an earlier one [Babu05 Def 4.5.1]."""
-        if window.n_tuples < self._options.min_fill or window.basis is not None:
+        if window.n_tuples < self.options.min_fill or window.basis is not None:
             return None
         bits, weights = window.bits()
         ratios = ((weights @ bits) / window.costs.per_row_ns)[list(order)]
         best_behind = np.maximum.accumulate(ratios[::-1])[::-1][1:]
-        flagged = ratios[:-1] < self._options.hysteresis * best_behind
+        flagged = ratios[:-1] < self.options.hysteresis * best_behind
         if not flagged.any():
             return None
         position = int(flagged.argmax())

@@ -58,7 +58,7 @@ class LocalSwaps(Learns):
     growing = ("_first", "_hit", "_weights")
 
     def __init__(self, options: LocalSwapsOptions, n_filters: int) -> None:
-        self._options = options
+        self.options = options
         self._n_filters = n_filters
         self._order: Order = tuple(range(n_filters))
         self._first: Indices = np.zeros(0, dtype=np.intp)
@@ -80,7 +80,7 @@ class LocalSwaps(Learns):
         drops, first = by_position(order, outcome.unpack(fresh.codes, fresh.n_filters))
         behind = np.minimum(first + 1, self._n_filters - 1)
         hit = drops[np.arange(len(drops)), behind] & (behind > first)
-        keep = slice(-self._options.window_rows, None)
+        keep = slice(-self.options.window_rows, None)
         self._first = np.concatenate([self._first, first])[keep]
         self._hit = np.concatenate([self._hit, hit])[keep]
         self._weights = np.concatenate([self._weights, fresh.weights])[keep]
@@ -88,12 +88,12 @@ class LocalSwaps(Learns):
     def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
         """Return the order with two neighbours swapped, if they stand the wrong way round."""
         n_tuples = len(self._first)
-        if order != self._order or n_tuples < self._options.min_fill:
+        if order != self._order or n_tuples < self.options.min_fill:
             return None
         costs = window.costs.per_row_ns[list(order)]
         own, behind = self._drops()
         own_ratio, behind_ratio = own[:-1] / costs[:-1], behind / costs[1:]
-        flagged = own_ratio < self._options.hysteresis * behind_ratio
+        flagged = own_ratio < self.options.hysteresis * behind_ratio
         if not flagged.any():
             return None
         i = int(flagged.argmax())

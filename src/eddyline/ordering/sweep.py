@@ -60,7 +60,7 @@ class Sweep(Learns):
     learned = ("_order", "_position", "_n_tuples", "_first", "_hits")
 
     def __init__(self, options: SweepOptions, n_filters: int) -> None:
-        self._options = options
+        self.options = options
         self._n_filters = n_filters
         self._start_stage(tuple(range(n_filters)), 1)
 
@@ -85,7 +85,7 @@ class Sweep(Learns):
 
     def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
         """Return the order with the profiled filter moved forward, once the stage says so."""
-        options, position, n_tuples = self._options, self._position, self._n_tuples
+        options, position, n_tuples = self.options, self._position, self._n_tuples
         is_over = n_tuples >= options.stage_rows
         if order != self._order or not (is_over or self._is_early()):
             return None
@@ -104,7 +104,7 @@ class Sweep(Learns):
         return Proposal(moved, reasons(window, order, to, position, ratios, n_tuples))
 
     def _is_early(self) -> bool:
-        return self._options.judge_early and self._n_tuples >= self._options.min_fill
+        return self.options.judge_early and self._n_tuples >= self.options.min_fill
 
     def _next_position(self) -> int:
         return self._position + 1 if self._position < self._n_filters - 1 else 1

@@ -200,7 +200,8 @@ class Property:
     component: str
     """The operator that has it."""
     name: str
-    value: float
+    value: float | None
+    """None: it has no limit of its own."""
     meaning: str
 
 

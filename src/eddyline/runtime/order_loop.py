@@ -158,6 +158,12 @@ class OrderLoop(Choice):
         self._work_ns = 0.0
         self._thinking = Budget(THINKING_FRAC, clock=clock)
 
+    def adjust(self, options: FilterOptions) -> None:
+        """Go on with other limits of profiling, and other thresholds of the policy."""
+        self.options = options
+        if hasattr(self.policy, "options"):
+            self.policy.options = find_policy(options.policy)
+
     def step(
         self, fresh: FilterProfile, batch_id: int = -1, *, may_switch: bool = True
     ) -> list[JournalEntry]:

@@ -8,7 +8,7 @@ nothing. ``spark.operators`` lists the operators by their steps.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from eddyline.errors import StateError
@@ -282,6 +282,18 @@ class Operator:
     """That operator; None if there is none."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
+
+    def option(self, name: str) -> Any:
+        """Return the value of one of those that are adjustable."""
+        return getattr(self.options, name)
+
+    def with_options(self, values: Mapping[str, Any]) -> Any:
+        """Return options of which some that are adjustable have other values.
+
+        Raises:
+            OptionError: a value is out of range.
+        """
+        return replace(self.options, **values)
 
     def adjust(self, options: Any) -> None:
         """Go on with options of which those that are adjustable have other values.

@@ -96,9 +96,43 @@ def test_memory_of_caches_changes_and_the_answer_does_not(engine):
                     run.adjust(cache_bytes=4_095)
                 assert (join.caches.n_pages, join.options.cache_bytes) == (2, memory)
                 assert {each.name for each in run.steering.properties()} == {
-                    "cache_bytes", "sample_prob", "max_overhead",
+                    "cache_bytes", "sample_prob", "max_overhead", "hysteresis",
                 }  # fmt: skip
             run.process_all_available()
             rows[name] = sorted(run.to_arrow().to_pandas().itertuples(index=False, name=None))
     assert rows["small"] == rows["plain"]
     assert rows["plain"]
+
+
+def test_the_threshold_of_a_policy_is_changed(engine):
+    query = engine.query("SELECT v FROM a WHERE v > 3 AND k < 5", name="one")
+    with query.start("memory") as run:
+        (part,) = [each for each in run.chain.operators[0].parts if hasattr(each, "loop")]
+        run.adjust(hysteresis=0.5)
+        assert part.loop.policy.options.hysteresis == 0.5
+        assert run.decisions[-1].before == {"hysteresis": 0.9}
+        with pytest.raises(OptionError, match="must be a number in"):
+            run.adjust(hysteresis=2)
+        assert part.loop.policy.options.hysteresis == 0.5
+    with engine.query(query.text, policy="fixed").start("memory") as run:
+        assert {each.name for each in run.steering.properties()} == {"sample_prob", "max_overhead"}
+
+
+@pytest.mark.large
+def test_a_smaller_bound_moves_rows_to_the_cold_tier_and_the_answer_stays(engine):
+    text = "SELECT a.v, b.v AS w FROM a [RANGE 1 HOUR], b [RANGE 1 HOUR] WHERE a.k = b.k"
+    rows = {}
+    for bound in (None, 2.0):
+        with engine.query(text, name=f"bound {bound}", constraints="exact").start("memory") as run:
+            (join,) = [each for each in run.chain.operators if each.name == "join"]
+            assert [each.name for each in run.steering.properties()] == ["largest_k_s"]
+            if bound is not None:
+                run.adjust(largest_k_s=bound)
+                assert join.leaving.tiers.largest == join.leaving.clusters.largest == 2_000_000
+            run.process_all_available()
+            rows[bound] = sorted(run.to_arrow().to_pandas().itertuples(index=False, name=None))
+    assert rows[None] == rows[2.0]
+    assert rows[None]
+    dropping = engine.query(text, name="dropping", constraints="discard")
+    with dropping.start("memory") as run, pytest.raises(OptionError, match="no option"):
+        run.adjust(largest_k_s=1.0)

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
 from eddyline.lane.attributes import is_plain
 from eddyline.options import FilterOptions
+from eddyline.ordering import policy as find_policy
 from eddyline.query.predicates import named
 from eddyline.report import filters as words
 from eddyline.runtime.journal import JournalEntry
@@ -25,7 +26,7 @@ from eddyline.spark.lane import Lane, Refused, guarded
 from eddyline.spark.operator import PREFIX, Laid, Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -63,7 +64,6 @@ class FilterOperator(Operator):
     """
 
     takes = FilterOptions
-    adjustable = ("sample_prob", "max_overhead")
 
     def __init__(
         self,
@@ -109,12 +109,35 @@ class FilterOperator(Operator):
             made.lane.follow(site.df, asks_files=site.asks_files)
         return made
 
+    @property
+    def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The limits of profiling, and the threshold of a policy that has one."""
+        limits = ("sample_prob", "max_overhead")
+        return (*limits, "hysteresis") if hasattr(self._policy, "hysteresis") else limits
+
+    @property
+    def _policy(self) -> Any:
+        return find_policy(self.options.policy)
+
+    def option(self, name: str) -> Any:
+        """Return the value of an option that is adjustable, or of its policy."""
+        return getattr(self.options if hasattr(self.options, name) else self._policy, name)
+
+    def with_options(self, values: Mapping[str, Any]) -> FilterOptions:
+        """Return options of which some, or some of their policy, have other values."""
+        own = {name: value for name, value in values.items() if hasattr(self.options, name)}
+        of_policy = {name: value for name, value in values.items() if name not in own}
+        if of_policy:
+            own["policy"] = replace(self._policy, **of_policy)
+        changed: FilterOptions = replace(self.options, **own)
+        return changed
+
     def adjust(self, options: FilterOptions) -> None:
-        """Go on with other options; its blocks profile by them from the next batch on."""
+        """Go on with other options; its blocks learn by them from the next batch on."""
         super().adjust(options)
         for part in self.parts:
             if isinstance(part, NativePart | ArrowPart):
-                part.loop.options = options
+                part.loop.adjust(options)
 
     def _parts(self, segment: Segment, number: int) -> Iterator[FilterPart]:
         suffix = f"#{number + 1}" if number else ""

@@ -293,12 +293,6 @@ class BoundJoin:
         return self.step.kind == "inner" and not self.is_ordered
 
     @property
-    def largest_k(self) -> int | None:
-        """The largest k of a constraint that is used (µs); None: as the window has it."""
-        largest = self.options.largest_k_s
-        return None if largest is None else round(largest * 1e6)
-
-    @property
     def _looked_in(self) -> Sequence[str]:
         """The streams in whose windows rows of another input are looked up."""
         if self.step.kind == "inner":

@@ -158,7 +158,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             bound.source.rough,
             {name: each.key for name, each in bound.keys.items()},
             drops=self.options.constraints == DISCARD,
-            largest=bound.largest_k,
+            largest=self.options.largest_k_us,
         )
         # What is dropped decides what is in the answer, and is learned of the rows that come.
         is_filtered = bound.is_plain and self.options.adaptive and not self.leaving.discards.lengths
@@ -207,12 +207,15 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The memory for caches, if it may have some."""
-        return ("cache_bytes",) if self.caches.is_on else ()
+        """The memory for caches, if it may have some; the largest bound, if it drops no row."""
+        memory = ("cache_bytes",) if self.caches.is_on else ()
+        return (*memory, "largest_k_s") if self.leaving.tiers.lengths else memory
 
     def adjust(self, options: JoinOptions) -> None:
-        """Go on with other options; caches keep to them from the next batch on."""
-        self.caches.resize(options.cache_bytes)
+        """Go on with other options; caches and tiers keep to them from the next batch on."""
+        if self.caches.is_on:
+            self.caches.resize(options.cache_bytes)
+        self.leaving.limit(options.largest_k_us)
         super().adjust(options)
 
     @classmethod

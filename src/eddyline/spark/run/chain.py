@@ -417,7 +417,7 @@ class Steering:
     def properties(self) -> list[Property]:
         """Return the options that a person may change."""
         return [
-            Property(each.name, name, getattr(each.options, name), ADJUSTABLE[name])
+            Property(each.name, name, each.option(name), ADJUSTABLE[name])
             for each in self._chain().operators
             for name in each.adjustable
         ]
@@ -443,17 +443,17 @@ class Steering:
         entries = []
         with self.deciding:
             before = {each: each.options for each in asked}
+            was = {each: {name: each.option(name) for name in own} for each, own in asked.items()}
             try:
                 for each, own in asked.items():
-                    each.adjust(replace(each.options, **own))
+                    each.adjust(each.with_options(own))
             except OptionError:  # of one that is not possible nothing is changed
                 for each in asked:
                     each.adjust(before[each])
                 raise
             for each, own in asked.items():
-                was = {name: getattr(before[each], name) for name in own}
                 entries.append(
-                    JournalEntry(self._last_batch(), each.name, "adjust", was, own, BY_PERSON)
+                    JournalEntry(self._last_batch(), each.name, "adjust", was[each], own, BY_PERSON)
                 )
                 self._adjusted |= {(each.name, name): str(value) for name, value in own.items()}
             self._note(entries)

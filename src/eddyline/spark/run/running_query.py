@@ -265,9 +265,10 @@ class RunFace(ABC):
     def adjust(self, *, component: str | None = None, **values: float) -> None:
         """Give numeric options other values, from the next micro-batch on.
 
-        These are limits of profiling (``sample_prob``, ``max_overhead``) and of caches
-        (``cache_bytes``), which change the work and never the answer. The run has the values until
-        it ends; a start has those of the program.
+        These are limits of profiling (``sample_prob``, ``max_overhead``), the threshold of an
+        ordering policy (``hysteresis``), the memory of caches (``cache_bytes``) and the largest
+        bound of a constraint (``largest_k_s``), which change the work and never the answer. The run
+        has the values until it ends; a start has those of the program.
 
         Args:
             component: the operator, such as ``filter`` or ``join``; all that have the option if
