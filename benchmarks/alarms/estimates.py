@@ -1,15 +1,17 @@
-"""How far estimated selectivities of thresholds are off [Pulse Figs 3.8 to 3.12]."""
+"""How far estimates of thresholds are off, and what they cost [Pulse Figs 3.8 to 3.13]."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from benchmarks.alarms.data import ADVANCE_S, N_SEGMENTS, made_up_v1, stocks_v1
 from benchmarks.harness.scenario import Measurement, Runs, Settings
+from benchmarks.harness.timing import Times, interleaved, paired_ratio
 from eddyline.data.arrays import Floats
 from eddyline.estimates import filters
 from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram
@@ -65,7 +67,66 @@ def selectivity(
     return Measurement(value, note, {"histogram": by_cells, "sample": by_sample})
 
 
+CELLS = (75, 150, 300, MAX_CELLS)
+RATES = (0.1, 0.2, 0.4, 0.8)
+N_TIMED = 15
+"""Timed runs of each histogram and each sample, in turns."""
+
+
+def _by_sample(least: Floats, constants: Floats) -> None:
+    for constant in constants:
+        (least < constant).mean()
+
+
+def _by_cells(made: CoefHistogram, constants: Floats) -> None:
+    for constant in constants:
+        filters.comparison(made, "<", constant)
+
+
+def time_of_estimates(
+    settings: Settings, clouds: Callable[[int, int], Mapping[str, Floats]]
+) -> Measurement:
+    """Return how much more time eight times the cells take, and times by cells and by samples.
+
+    Histograms and samples are made before. A sample is asked as a kernel over arrays asks it: one
+    comparison of the least value of each of its segments.
+
+    Args:
+        settings: how much is run.
+        clouds: coefficients by name, for a seed and a number of segments; the first is timed.
+    """
+    n = settings.pick(N_SEGMENTS, 4_000)
+    name, coefs = next(iter(clouds(0, n).items()))
+    length, rng = np.full(len(coefs), ADVANCE_S), np.random.default_rng(95)
+    least = np.minimum(coefs[:, 0], coefs[:, 0] + ADVANCE_S * coefs[:, 1])
+    constants = np.quantile(least, SELECTIVITIES)
+    made = {most: CoefHistogram.of(coefs, length, most) for most in CELLS}
+    samples = {rate: least[rng.random(n) < rate] for rate in RATES}
+    variants: dict[str, Callable[[], object]] = {
+        **{f"{len(of)} cells": functools.partial(_by_cells, of, constants) for of in made.values()},
+        **{
+            f"{rate:.0%} sample": functools.partial(_by_sample, of, constants)
+            for rate, of in samples.items()
+        },
+    }
+    runs = settings.pick(N_TIMED, 5)
+    times = interleaved(variants, runs, clock=time.process_time)
+    few, *_, most = (times[f"{len(of)} cells"] for of in made.values())
+    value = paired_ratio(most, few)
+    us = {each: _us_per_estimate(of) for each, of in times.items()}
+    growth = len(made[CELLS[-1]]) / len(made[CELLS[0]])
+    told = ", ".join(f"{each} {of:,.0f} µs" for each, of in us.items())
+    note = f"{name}: {growth:.2g} times the cells; {told}"
+    return Measurement(value / growth, note, {"us_per_estimate": us, "times": value})
+
+
+def _us_per_estimate(of: Times) -> float:
+    return of.median / len(SELECTIVITIES) * 1e6
+
+
 RUNS: Runs = {
+    "alarms_estimate_time": lambda settings: time_of_estimates(settings, made_up_v1),
+    "alarms_estimate_time_stocks": lambda settings: time_of_estimates(settings, stocks_v1),
     "alarms_selectivity": lambda settings: selectivity(settings, made_up_v1, is_worst=True),
     "alarms_selectivity_stocks": lambda settings: selectivity(settings, stocks_v1, is_worst=False),
 }
