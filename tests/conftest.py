@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from zlib import crc32
 
 import pytest
@@ -12,6 +13,7 @@ from py4j import java_gateway
 from eddyline.errors import SourceError
 from eddyline.spark.session import DEFAULTS, session
 from tests import examples
+from tests.cases import drawn, newest_commit
 from tests.spark.parquet_files import ask_rows
 from tests.spark.processes import JAVA, QUICK
 
@@ -29,8 +31,21 @@ LONGEST = (
 """The tests that take longest, by parts of their names."""
 
 
+def pytest_addoption(parser):
+    """Take how many cases of large tests are left out."""
+    parser.addoption("--one-in", type=int, default=1, help="run one in so many large cases")
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
+    """Leave out the cases of large tests that this commit does not draw, see ``cases.drawn``."""
+    kept = drawn(items, config.getoption("--one-in"), newest_commit())
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
+    _in_order(items)
+
+
+def _in_order(items):
     """Begin with the longest, which alone would keep a worker busy at the end; skip what soaks."""
 
     def place(item):
@@ -51,6 +66,12 @@ LIMIT_S = 5.0
 _durations: dict[str, float] = {}
 """Time of each test that gives no such reason (s), fixtures left out."""
 
+LONG_S = 600.0
+"""A run of more seconds than these prints which files they went into."""
+
+_seconds: Counter[str] = Counter()
+"""Time by file, fixtures included (s)."""
+
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item):
@@ -62,13 +83,18 @@ def pytest_runtest_makereport(item):
 
 
 def pytest_runtest_logreport(report):
-    """Note the time of a test that has not said why it is slow."""
+    """Note the time of a file, and of a test that has not said why it is slow."""
+    _seconds[report.nodeid.partition("::")[0]] += report.duration
     if report.when == "call" and not hasattr(report, "large_reason"):
         _durations[report.nodeid] = report.duration
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print the tests that took long and do not say why."""
+    """Print the tests that took long and do not say why, and where the time of a long run went."""
+    if sum(_seconds.values()) > LONG_S and "PYTEST_XDIST_WORKER" not in os.environ:
+        terminalreporter.section(f"of {sum(_seconds.values()):,.0f} s")
+        for name, time in _seconds.most_common(40):
+            terminalreporter.write_line(f"{time:6.0f} s  {name}")
     slow = {name: time for name, time in _durations.items() if time > LIMIT_S}
     if slow and "PYTEST_XDIST_WORKER" not in os.environ:
         terminalreporter.section(f"longer than {LIMIT_S:g} s, and the marker does not say why")
