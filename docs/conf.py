@@ -55,6 +55,7 @@ CONTENTS = {
         "docs/how_it_works",
     ],
     "What it does": [
+        "docs/filters",
         "docs/routing",
         "docs/sharing",
         "docs/sigma",
@@ -62,6 +63,8 @@ CONTENTS = {
         "docs/aggregates",
         "docs/models",
         "docs/change_detection",
+        "docs/evidence",
+        "docs/lane",
     ],
     "Running it": [
         "docs/options",
