@@ -310,6 +310,40 @@ def periodic_changes(settings: Settings) -> Measurement:
     return Measurement(fall, f"work over oracle: {told}", {"work_over_oracle": table})
 
 
+Z_SCORES = (0.0, 1.0, 2.0, 3.0)
+"""Standard errors by which a filter must be better; 0 chooses by the expected cost."""
+
+
+def uncertainty(settings: Settings) -> Measurement:
+    """Work of orders that are chosen by uncertainty over that of orders chosen by expected cost.
+
+    A wrong order is expensive here: costs of five filters are up to 300 times apart, and their pass
+    fractions are drawn anew twice.
+    """
+    n, n_rows = 5, settings.pick(150_000, 50_000)
+    over_best: dict[float, list[float]] = {score: [] for score in Z_SCORES}
+    for seed in settings.seeds(16, 4):
+        rng = np.random.default_rng([seed, 777])
+        costs = UNIT_NS * 10 ** rng.uniform(0.0, 2.5, n)
+        parts, best = [], 0.0
+        for number in range(3):
+            fracs, group_size = rng.uniform(0.05, 0.95, n), int(rng.integers(1, 4))
+            part = correlated_v1(tuple(fracs), group_size, n_rows, 10 * seed + number, costs)
+            parts.append(part)
+            best += best_work(part.histograms(), costs)
+        for score, ratios in over_best.items():
+            policy = AGreedyOptions(z_score=score)
+            run = run_counted(concatenated(parts), seed=seed, policy=policy)
+            ratios.append(run.total_ns / best)
+    expected = float(np.mean(over_best[0.0]))
+    ratios = {score: float(np.mean(of)) / expected for score, of in over_best.items() if score}
+    told = ", ".join(
+        f"{score:g}: {np.mean(of):.3f} (worst {max(of):.3f})" for score, of in over_best.items()
+    )
+    note = f"work over the best orders, by standard errors: {told}"
+    return Measurement(min(ratios.values()), note, {"over_best": over_best})
+
+
 RUNS: Runs = {
     "thesis_convergence_filters": partial(converge, points=BY_FILTERS, quick=("n=3", "n=5", "n=8")),
     "thesis_convergence_pass_frac": partial(
@@ -326,4 +360,5 @@ RUNS: Runs = {
     "thesis_overhead_time": overhead_time,
     "thesis_step_change": step_change,
     "thesis_periodic_changes": periodic_changes,
+    "thesis_uncertainty": uncertainty,
 }
