@@ -55,10 +55,11 @@ EXAMPLES := few
 test-all: java $(STAMP)  ## Run all tests, kills and large ones too, but those that take minutes each.
 	@$(TIMED) "make test-all" $(PYTEST) --hypothesis-profile $(EXAMPLES)
 
-lint: $(STAMP)  ## Check style, imports between rooms, and formatting.
+lint: $(STAMP)  ## Check style, imports between rooms, empty names, and formatting.
 	@$(RUN) -m ruff check .
 	@$(RUN) -m ruff format --check .
 	@$(RUN) tools/check_imports.py
+	@$(RUN) tools/check_names.py
 
 type: $(STAMP)  ## Check types.
 	@$(RUN) -m mypy
