@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "eddyline"
 LIMITS = ROOT / "tools" / "empty_names.json"
-EMPTY = frozenset("each found at known own given made left of said told".split())
+EMPTY = frozenset(
+    ["each", "found", "at", "known", "own", "given", "made", "left", "of", "said", "told"]
+)
 
 
 def empty_names(text: str) -> Iterator[tuple[int, str]]:
