@@ -91,11 +91,11 @@ CASES = {
 }
 
 
-def rows_of(sides, n_times, *, leave=False):
-    """Return the rows that come to be, or cease to be, as DuckDB finds them."""
+def rows_of(sides, n_times, **asked):
+    """Return the rows that come to be, or cease to be, as DuckDB finds them; see ``relation``."""
     times = " UNION ALL ".join(f"SELECT max(ts) AS x FROM {name}" for name in "stu")
     of = [rows for _, rows in sides]
-    return of_duckdb(relation(of, "k, r", n_times, LOW % times, leave=leave))
+    return of_duckdb(relation(of, "k, r", n_times, LOW % times, **asked))
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,38 @@ def test_dstream_gives_the_copies_that_cease_to_be(spark, folder):
     wanted = rows_of([S, T], "least(a, b)", leave=True)
     assert sum(wanted.values()) > 10
     assert answers(engine_of(spark, folder), text) == wanted
+
+
+TOLD = "k, v % 3 AS r, window.end AS till"
+
+
+@pytest.mark.parametrize(
+    ("form", "leave"),
+    [
+        ("{} EXCEPT ALL {}", False),
+        pytest.param("DSTREAM({} EXCEPT ALL {})", True, marks=pytest.mark.large("alike")),
+    ],
+)
+def test_the_instant_of_a_change_is_a_column(spark, folder, form, leave):
+    text = form.format(*(side(name, n, columns=TOLD)[0] for name, n in (("s", 4), ("t", 2))))
+    wanted = rows_of([S, T], "greatest(a - b, 0)", leave=leave, till=True)
+    assert sum(wanted.values()) > 10
+    assert answers(engine_of(spark, folder), text) == wanted
+
+
+@pytest.mark.large("runs a stream of four batches")
+def test_windows_over_the_changes_of_a_set_operation(spark, folder):
+    engine = engine_of(spark, folder)
+    text = f"SELECT {TOLD} FROM s [RANGE 4 SECONDS] UNION SELECT {TOLD} FROM t [RANGE 2 SECONDS]"
+    engine.stream("both", engine.query(text, name="both_query"), time="till")
+    over = "SELECT count(r) AS n, window.end AS ended FROM both [RANGE 3 SECONDS SLIDE 3 SECONDS]"
+    found = answers(engine, over)
+    every = rows_of([S, T], "least(1, a + b)", till=True)
+    wanted = Counter()
+    for (_, r, till), n_times in every.items():
+        wanted[(till // 3_000_000 + 1) * 3_000_000] += n_times * (r is not None)
+    assert len(found) > 8
+    assert all(wanted[at] == n for n, at in found)
 
 
 @pytest.mark.large("runs a stream of four batches")
@@ -184,6 +216,17 @@ def test_the_plan_says_how_often_a_row_is_there(spark, folder):
             "RSTREAM(SELECT k FROM s UNION SELECT k FROM t)",
             NotSupportedError,
             "RSTREAM of UNION is not supported yet.*column 1",
+        ),
+        (
+            "SELECT k, window.end AS x FROM s UNION SELECT window.end AS x, k FROM t",
+            QueryError,
+            r"window.end is the instant of a result of UNION, so it stands in the same place of "
+            r"each SELECT.*column 40",
+        ),
+        (
+            "SELECT window.end FROM s UNION SELECT window.end FROM t",
+            QueryError,
+            "UNION compares columns, and window.end is none of them; add one",
         ),
         (
             "SELECT k FROM s UNION BY NAME SELECT k FROM t",

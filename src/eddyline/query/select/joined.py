@@ -19,13 +19,24 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eddyline.query.query import LONGEST, UNBOUNDED, Input, Query, RangeWindow, StayWindow
+from sqlglot import exp
+
+from eddyline.query.query import (
+    LONGEST,
+    UNBOUNDED,
+    WINDOW,
+    Input,
+    Query,
+    RangeWindow,
+    StayWindow,
+)
 from eddyline.query.select.conditions import JoinConditions
 from eddyline.query.select.statement import (
     Exists,
     Held,
     JoinNames,
     Named,
+    default_name,
     identifier,
     is_right,
     is_star,
@@ -41,6 +52,9 @@ if TYPE_CHECKING:
     from eddyline.query.select.conditions import Calls
     from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import Fragment, Statement
+
+INSTANT = f"{WINDOW}.end"
+"""The output column of set operations that is the instant of a result."""
 
 LATEST, TIME = "__latest", "__time"
 """The column of joined rows that is their event time, which is that of the latest row; and those
@@ -403,17 +417,37 @@ class JoinReader:
 
     # -- the query --------------------------------------------------------------------------------
 
-    def outputs(self) -> tuple[str, ...]:
-        """Return the output columns of the query, over the inputs of the last stage."""
+    def outputs(self, *, tells_instant: bool = False) -> tuple[str, ...]:
+        """Return the output columns of the query, over the inputs of the last stage.
+
+        Args:
+            tells_instant: whether ``window.end`` may be one, which then stays as it is.
+        """
         statement, names = self._statement, self.names
         row_wise(statement.output_columns, self._calls)
-        if len(self.relations) > 1:
-            return outputs_of(
-                statement, names, names.qualified, lambda _, each: names.place_of(each).text
-            )
-        return outputs_of(
-            statement, names, names.canonical, lambda _, each: identifier(names.name_of(each))
-        )
+        is_join = len(self.relations) > 1
+        plain = names.qualified if is_join else names.canonical
+
+        def write(part: Fragment, what: str) -> str:
+            return INSTANT if tells_instant and self._is_instant(part) else plain(part, what)
+
+        def write_star(_: Fragment, each: Named) -> str:
+            place = names.place_of(each)
+            return place.text if is_join else identifier(place.column)
+
+        def name(part: Fragment, what: str) -> str:
+            if tells_instant and self._is_instant(part):
+                return "end"
+            return default_name(part, what, statement, names)
+
+        return outputs_of(statement, names, write, write_star, name)
+
+    def _is_instant(self, part: Fragment) -> bool:
+        """Return whether an output column is the instant of a result, and no column of a row."""
+        tree, scope = part.tree, self.names.scope
+        if not isinstance(tree, exp.Column) or scope.has(WINDOW) or scope.input_of(WINDOW):
+            return False
+        return [each.name.lower() for each in tree.parts] == INSTANT.split(".")
 
     def query(self, projections: Sequence[str], emits: Emits = "istream") -> Query:
         """Return the query of all stages, with the output columns of the last one."""

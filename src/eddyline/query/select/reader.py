@@ -357,7 +357,8 @@ class _Reader:
         for each in operation.selects:
             reader = self._side(each, operation)
             readers.append(reader)
-            parts.append(Part(each, reader.query(reader.outputs()), reader.relations))
+            query = reader.query(reader.outputs(tells_instant=True))
+            parts.append(Part(each, query, reader.relations))
         check_widths(parts, operation.said)
         columns = columns_of(parts)
         for name in columns:

@@ -23,11 +23,12 @@ from eddyline.query.query import (
     Query,
     StayWindow,
 )
-from eddyline.query.select.joined import LATEST, TIME
+from eddyline.query.select.joined import INSTANT, LATEST, TIME
 from eddyline.query.select.statement import SetOperation, identifier
+from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from eddyline.query.query import Window
     from eddyline.query.select.joined import JoinReader, Stay
@@ -59,6 +60,8 @@ def query_of(
     is_one = all(each.n_streams == 1 and each.window == stays[0].window for each in stays)
     windows = [] if is_one else [window for each in stays for _, window in each.ends]
     parts, n_before = [], 0
+    instants = instants_of(operation, outputs)
+    outputs = [_without(instants, each) for each in outputs]
     for number, (reader, stay) in enumerate(zip(readers, stays, strict=True)):
         times = ["NULL"] * len(windows)
         if windows:
@@ -72,8 +75,10 @@ def query_of(
     rows = Query(inputs, (), (), (), parts[0].projections, None, text, parts=tuple(parts))
     window = stays[0].window if is_one else _together(stays, windows)
     read = Input(operation.said, operation.said, window, (), operation.start, rows)
-    groups = tuple((f"{GROUP}{at}", identifier(name)) for at, name in enumerate(names))
-    shown = tuple(f"{group} AS {name}" for group, name in groups)
+    compared = _without(instants, names)
+    groups = tuple((f"{GROUP}{at}", identifier(name)) for at, name in enumerate(compared))
+    texts = {name: group for group, name in groups}
+    shown = tuple(f"{texts.get(name, INSTANT)} AS {name}" for name in map(identifier, names))
     selects = operation.selects
     calls = [
         AggregateCall("count", (), f"{CALL}{at}", where=f"{SIDE} = {at}")
@@ -83,6 +88,31 @@ def query_of(
     n_times = _n_times(operation, columns_of)
     grouping = Grouping(groups, tuple(calls), f"{n_times} > 0", n_times * operation.is_all)
     return Query((read,), (), (), (), shown, operation.emits, text, grouping=grouping)
+
+
+def instants_of(operation: SetOperation, outputs: Sequence[Sequence[str]]) -> frozenset[int]:
+    """Return the places of output columns that are the instant of a result, and no part of rows.
+
+    Raises:
+        QueryError: they are in other places in another SELECT, or there is no other column.
+    """
+    places = [
+        frozenset(at for at, text in enumerate(each) if text.startswith(f"{INSTANT} AS "))
+        for each in outputs
+    ]
+    selects = zip(operation.selects, places, strict=True)
+    other = next((select for select, each in selects if each != places[0]), None)
+    if other is not None:
+        message = f"{INSTANT} is the instant of a result of {operation.said}, so it stands in"
+        refuse(f"{message} the same place of each SELECT", operation.text, other.own[0].start)
+    if places[0] and len(places[0]) == len(outputs[0]):
+        message = f"{operation.said} compares columns, and {INSTANT} is none of them; add one"
+        refuse(message, operation.text, operation.start)
+    return places[0]
+
+
+def _without(places: Collection[int], columns: Sequence[str]) -> list[str]:
+    return [each for at, each in enumerate(columns) if at not in places]
 
 
 def _together(stays: Sequence[Stay], windows: Sequence[Window]) -> Window:
