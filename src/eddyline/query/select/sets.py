@@ -41,35 +41,36 @@ RESERVED = SIDE, LATEST, TIME, "__copies"
 """What no output column of a set operation may begin with: its own columns, and those of copies."""
 
 
+Side = tuple["JoinReader", "Sequence[str]"]
+"""Joins of a SELECT, or of an alternative of its WHERE, and the output columns."""
+
+
 def query_of(
-    operation: SetOperation,
-    readers: Sequence[JoinReader],
-    outputs: Sequence[Sequence[str]],
-    names: Sequence[str],
+    operation: SetOperation, sides: Sequence[Sequence[Side]], names: Sequence[str]
 ) -> Query:
     """Return the query of a set operation.
 
     Args:
         operation: the operation.
-        readers: the joins of its SELECTs, in the order of the text.
-        outputs: the output columns of each SELECT.
+        sides: its SELECTs, in the order of the text, each with its alternatives.
         names: what the columns are called.
     """
-    stays = [each.stay for each in readers]
+    stays = [each[0][0].stay for each in sides]
     # Rows of a join have columns for their windows; those of SELECTs with one window need none.
     is_one = all(each.n_streams == 1 and each.window == stays[0].window for each in stays)
     windows = [] if is_one else [window for each in stays for _, window in each.ends]
+    instants = instants_of(operation, [each[0][1] for each in sides])
     parts, n_before = [], 0
-    instants = instants_of(operation, outputs)
-    outputs = [_without(instants, each) for each in outputs]
-    for number, (reader, stay) in enumerate(zip(readers, stays, strict=True)):
-        times = ["NULL"] * len(windows)
-        if windows:
-            times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
-        n_before += len(stay.ends)
-        added = [*(f"{text} AS {TIME}{at}" for at, text in enumerate(times)), f"{number} AS {SIDE}"]
-        columns = (*outputs[number], *added, f"{stay.latest} AS {LATEST}")
-        parts.append(replace(reader.query(columns), time=LATEST))
+    for number, side in enumerate(sides):
+        for reader, outputs in side:
+            times, stay = ["NULL"] * len(windows), reader.stay
+            if windows:
+                times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
+            added = [f"{text} AS {TIME}{at}" for at, text in enumerate(times)]
+            own = (*added, f"{number} AS {SIDE}", f"{stay.latest} AS {LATEST}")
+            columns = (*_without(instants, outputs), *own)
+            parts.append(replace(reader.query(columns), time=LATEST))
+        n_before += len(stays[number].ends)
     inputs = tuple(each for part in parts for each in part.inputs)
     text = operation.text
     rows = Query(inputs, (), (), (), parts[0].projections, None, text, parts=tuple(parts))

@@ -879,6 +879,10 @@ class AggregateOperator(AggregatingOperator):
         results = self._values.over(found)
         if self.step.having:
             results = results.where(self.step.having)
+        if self.step.copies:
+            results = results.withColumn(
+                COPIES, F.explode(F.expr(f"sequence(1L, {self.step.copies})"))
+            )
         return self._output.over(results)
 
     @cached_property
