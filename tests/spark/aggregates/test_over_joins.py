@@ -257,7 +257,7 @@ CASES |= {
         ),
     ),
     "EXISTS": of_rows_that_ask("<t> AND s.v > -4"),
-    "NOT EXISTS and IN": of_rows_that_ask("NOT <t> AND <u>"),
+    "NOT EXISTS and NOT IN": of_rows_that_ask("NOT <t> AND (s.v > 9 OR NOT <u>)"),
     "EXISTS and IN under OR": of_rows_that_ask("s.v > 12 OR <t> OR <u>"),
 }
 

@@ -257,8 +257,10 @@ class JoinReader:
         self._add_where(where)
         for stage in self._stages:
             for each in stage.joins:
-                names.held = each.held
-                each.conditions.connect()
+                names.held, added = each.held, each.added
+                is_asked = added is not None and isinstance(added.added, Exists)
+                said = added.said(self._statement) if is_asked and added is not None else None
+                each.conditions.connect(said)
         names.held = self._last.held
 
     @property

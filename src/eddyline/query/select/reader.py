@@ -351,7 +351,7 @@ class _Reader:
     def _set(self, operation: SetOperation) -> Part:
         """Read UNION, EXCEPT or INTERSECT."""
         parts: list[Part] = []
-        sides: list[list[Side]] = []
+        sides: list[Sequence[Side]] = []
         for each in operation.selects:
             made = [(of, of.outputs(tells_instant=True)) for of in self._side(each, operation)]
             sides.append(made)

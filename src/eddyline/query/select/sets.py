@@ -87,7 +87,7 @@ def query_of(
     ]
     columns_of = {id(each): call.column for each, call in zip(selects, calls, strict=True)}
     n_times = _n_times(operation, columns_of)
-    grouping = Grouping(groups, tuple(calls), f"{n_times} > 0", n_times * operation.is_all)
+    grouping = Grouping(groups, tuple(calls), copies=n_times)
     return Query((read,), (), (), (), shown, operation.emits, text, grouping=grouping)
 
 
