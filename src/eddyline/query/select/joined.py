@@ -662,7 +662,7 @@ class _Maker:
         assert stage.added is not None
         endless = [each for each in left.timed if windows.of_items[each.name].length >= LONGEST]
         bound, first, other = "", endless[0], right.timed[0]
-        if first.time is not None and other.time is not None:
+        if self._derives and first.time is not None and other.time is not None:
             times = (f"{each.name}.{each.time}" for each in (other, first))
             bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
         message = (
