@@ -234,14 +234,28 @@ class StayBatch(ChangeBatch):
 
     def results(self, fresh: Rows | None) -> Iterator[pa.Table]:
         """Yield the results of the instants at which a row comes or leaves."""
+        if self.gives_all and fresh is None:
+            return
         rows = self.entries(self._there(fresh), fresh)
         if rows is None:
             return
         last = last_instants(rows)
-        for since, until in _spans(rows.starts, last, self.first_instant, self.plan.after):
+        for since, until, asked in self._spans(rows, last, fresh):
             there = np.flatnonzero((rows.starts < until) & (last >= since - 1))
-            held = InstantTree(rows.taken(there), last[there], since, until)
+            held = InstantTree(rows.taken(there), last[there], since, until, asked)
             yield from self._tables(held, self._cells(held))
+
+    def _spans(
+        self, rows: Rows, last: Ints, fresh: Rows | None
+    ) -> Iterator[tuple[int, int, Ints | None]]:
+        """Yield spans of instants; where all groups are given, the instants at which they are."""
+        if self.gives_all and fresh is not None:
+            n_groups = group_bounds(rows).size - 1
+            for part in cut(distinct(fresh.starts), n_groups, MOST_RESULTS):
+                yield int(part[0]), int(part[-1]) + 1, part
+            return
+        for since, until in _spans(rows.starts, last, self.first_instant, self.plan.after):
+            yield since, until, None
 
     def _cells(self, held: InstantTree) -> Rows | None:
         """Return the cells of nodes; None if the rows of each instant are put together."""
@@ -261,9 +275,10 @@ class StayBatch(ChangeBatch):
         """Yield the results of all instants of a tree."""
         for first, last in held.parts(MOST_ENTRIES, by_rows=cells is None):
             entries, ranges = held.entries(first, last, cells)
-            is_result = ~held.is_first[first:last] & (
-                (ranges[:, 0] < ranges[:, 1]) | (ranges[:, 2] < ranges[:, 3])
-            )
+            is_result = ranges[:, 0] < ranges[:, 1]
+            if self.plan.tells_old:
+                is_result |= ranges[:, 2] < ranges[:, 3]
+            is_result &= ~held.is_first[first:last]
             if is_result.any():
                 yield self.table(entries, held.instants[first:last][is_result], ranges[is_result])
 
@@ -272,6 +287,8 @@ class StayBatch(ChangeBatch):
         since, until = self.first_instant, self.plan.after
         low = max(ALWAYS, since - 1 - self.reach.length)
         before = self._history.cells(low, (ALWAYS, ALWAYS), None)
+        if self.gives_all:
+            return [_there_from(rows, since) for rows in before]
         changed = [no_cells().codes[CODE] if fresh is None else fresh.codes[CODE]]
         for rows in before:
             last = last_instants(rows)
@@ -348,18 +365,27 @@ class InstantTree:
         last: the last instant of each (µs).
         since: the first instant that is answered (µs).
         until: the instant before which answers end (µs).
+        instants: those at which all groups are asked for (µs, ascending); None: each is at those
+            at which its own rows come or leave.
     """
 
-    def __init__(self, rows: Rows, last: Ints, since: int, until: int) -> None:
+    def __init__(
+        self, rows: Rows, last: Ints, since: int, until: int, instants: Ints | None = None
+    ) -> None:
         self.rows = rows
         bounds = group_bounds(rows)
         group = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
         comes, leaves = np.maximum(rows.starts, since - 1), np.minimum(last, until - 1) + 1
         changes = np.concatenate([comes, leaves])
-        moments = distinct(np.append(changes, since - 1))
+        given = np.empty(0, np.int64) if instants is None else instants
+        moments = distinct(np.concatenate([changes, [since - 1], given]))
         places = np.tile(group, 2) * moments.size + np.searchsorted(moments, changes)
-        before = np.arange(bounds.size - 1) * moments.size + np.searchsorted(moments, since - 1)
-        asked = distinct(np.concatenate([places[changes < until], before]))
+        groups = np.arange(bounds.size - 1) * moments.size
+        before = groups + np.searchsorted(moments, since - 1)
+        wanted = places[changes < until]
+        if instants is not None:
+            wanted = (groups[:, None] + np.searchsorted(moments, instants)).ravel()
+        asked = distinct(np.concatenate([wanted, before]))
         self.instants = moments[asked % moments.size]
         """Those of all groups, behind the instant before ``since`` of each group."""
         self.is_first = self.instants == since - 1

@@ -10,7 +10,8 @@ Read them in this order:
 1. ``predicates`` and ``predicate_results``: conditions in SQL or Python, and what functions return.
    ``conditions``: rules as trees of tests. ``correlations``: conditions on several events.
 2. ``query``: what a SELECT says. ``cql``: its windows. ``select/`` reads SELECT.
-3. ``steps``: what is evaluated, one step after the other. ``rules/`` reads rules.
+3. ``steps``: what is evaluated, one step after the other. ``result_times``: how far event times of
+   results may be behind. ``rules/`` reads rules.
 4. ``identity`` (when two queries are one) and ``reading`` (the columns that a query reads) look at
    steps. ``attributes`` has the columns that may tell classes of rows apart.
 5. ``script``: a file with streams, queries and sinks.

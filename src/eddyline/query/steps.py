@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from sqlglot import exp
 
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
-from eddyline.query.query import LONGEST, PLACEHOLDER, WINDOW, both
+from eddyline.query.query import PLACEHOLDER, WINDOW, both
 from eddyline.query.select.statement import identifier
 from eddyline.sql.parsing import comparable, parse_column, parse_output, quoted, tokens_of
 
@@ -348,47 +348,6 @@ def name_of(projection: str) -> str:
     ('more', 'v')
     """
     return str(parse_column(projection).alias_or_name)
-
-
-ABSENT = -1
-"""What is said in the place of a lag of an event time that results may not have."""
-
-
-def lag_of(projection: str, times: Mapping[str, int]) -> int | None:
-    """Return how far an output column of a join may be behind the instant of a result (µs).
-
-    Args:
-        projection: the output column.
-        times: the event times of the streams, qualified, and how far back they may be; ``LONGEST``
-            of a stream without a window, ``ABSENT`` of one that a result may have no row of.
-
-    Returns:
-        None if the column is neither one of them nor the greatest of some, or has no bound.
-
-    >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": 9})
-    0
-    >>> lag_of("t.ts AS ts", {"s.ts": 5, "t.ts": 9}), lag_of("s.v AS ts", {"s.ts": 5})
-    (9, None)
-    >>> lag_of("s.ts AS ts", {"s.ts": 5})  # of a LEFT JOIN, whose rows without a partner wait
-    5
-    >>> lag_of("greatest(s.ts, t.ts) AS ts", {"s.ts": 5, "t.ts": ABSENT})
-    5
-    """
-    tree = parse_output(projection)
-    is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
-    parts = tree.expressions if is_greatest else [tree]
-    named = {
-        ".".join(identifier(part.name) for part in each.parts)
-        for each in parts
-        if isinstance(each, exp.Column)
-    }
-    if len(named) != len(parts) or not named <= times.keys():
-        return None
-    lags = [times[each] for each in named]
-    if len(named) > 1 and named == times.keys() and ABSENT not in lags:
-        return 0
-    lag = min((each for each in lags if each != ABSENT), default=LONGEST)
-    return None if lag == LONGEST else lag
 
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

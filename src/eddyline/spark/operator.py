@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.query.predicates import Predicate
+    from eddyline.query.result_times import ResultTimes
     from eddyline.query.steps import Step
     from eddyline.report.sections import Section
     from eddyline.runtime.by_hand import ChangeableRules
@@ -219,9 +220,9 @@ class Site:
     """Most lateness of the rows of the stream, such as ``1 minute``."""
     clock: Clock | None = None
     """Event time of the rows; None if they have none."""
-    times: Mapping[str, int] = field(default_factory=dict)
-    """Of rows without a column of their event time: the columns, qualified (``s.ts``), that are
-    behind it by a bounded span, and by how much at most (µs)."""
+    times: ResultTimes | None = None
+    """Of results of joins: the columns that are event times, which may be behind that of the rows;
+    None of rows that have none, or that of their stream."""
     asks_files: bool = False
     """Whether the query asks which file a row is of."""
     before: tuple[Step, ...] = ()
@@ -246,7 +247,7 @@ class LaidOut:
     """Event time of the results."""
     make: Callable[[], Sequence[Operator]] = field(repr=False)
     """Returns the operators; called when it is known whether event time is asked for."""
-    times: Mapping[str, int] = field(default_factory=dict)
+    times: ResultTimes | None = None
     """See ``Site.times``."""
 
 
@@ -502,7 +503,7 @@ class Merging(Protocol):
     """The event-time column of its results, if they have one."""
     clock: Clock | None
     """Event time of its results."""
-    times: Mapping[str, int]
+    times: ResultTimes | None
     """See ``Site.times``."""
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:

@@ -248,7 +248,9 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
             made.check_batch_has(site.df)
         df = made.shape(site.df)
         time, clock = made.event_time(site, df.columns)
-        times = {} if isinstance(step, ProjectStep) else site.times
+        times = site.times if isinstance(step, FilterStep) else None
+        if isinstance(made, ProjectOperator):
+            times = made.times(site, time)
         filters = site.filters
         if not made.passes_all:
             if filters is not None and isinstance(made, FilterOperator):

@@ -18,10 +18,10 @@ from pyspark.sql.types import BooleanType, StructType
 from eddyline.errors import QueryError
 from eddyline.lane.results import Picked
 from eddyline.query.predicate_results import truths
-from eddyline.query.query import LONGEST
+from eddyline.query.result_times import ResultTimes
 from eddyline.query.select.groups import WINDOW_CALLS
 from eddyline.query.select.statement import identifier
-from eddyline.query.steps import lag_of, name_of
+from eddyline.query.steps import name_of
 from eddyline.spark.analysis import operand, refused, table_schema, unlogged
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.event_time import ResultClock
@@ -77,16 +77,32 @@ class ProjectOperator(Operator):
         text = next((each for each in self._step.projections if name_of(each) == time), "")
         if site.time is not None and text == f"{identifier(site.time)} AS {identifier(time)}":
             return time, site.clock
-        lag = lag_of(text, site.times)
+        lag = None if site.times is None else site.times.lag_of(text)
         if lag is None or site.clock is None:
-            bounded = [each for each, lag in site.times.items() if 0 <= lag < LONGEST]
-            known = ", ".join(bounded) or "none of its columns"
-            msg = (
-                f"query {self.query!r}: {time!r} is no event time of its results; output columns "
-                f"that are: {known}, and greatest(…) of them"
-            )
-            raise QueryError(msg, query=self.query, time=time)
+            raise self._refused(time, site)
         return time, ResultClock(site.clock, lag)
+
+    def _refused(self, time: str, site: Site) -> QueryError:
+        """Return the error that a column is no event time."""
+        known = [] if site.time is None else [site.time]
+        if site.times is not None:
+            # Those of stages have names that nobody wrote.
+            known = [each for each in site.times.bounded if "⋈" not in each and "__" not in each]
+            known.append("greatest(…) of those of all its streams")
+        hint = f"output columns that are: {', and '.join(known)}"
+        if not known:
+            hint = "results of DSTREAM and RSTREAM have none"
+        msg = f"query {self.query!r}: {time!r} is no event time of its results; {hint}"
+        return QueryError(msg, query=self.query, time=time)
+
+    def times(self, site: Site, time: str | None) -> ResultTimes | None:
+        """Return the event times among its columns, of which one is that of its rows."""
+        if time is None:
+            return None
+        before = site.times
+        if before is None and site.time is not None:
+            before = ResultTimes.of_stream(site.time)
+        return None if before is None else before.projected(self._step.projections, time)
 
     def check_batch_has(self, df: DataFrame) -> None:
         """Check columns that are computed of a batch, which has those of the schema alone.

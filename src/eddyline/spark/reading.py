@@ -43,6 +43,9 @@ from eddyline.query.steps import (
     ReadStep,
     UnionStep,
     carries,
+    made_by,
+    maker,
+    name_of,
     steps,
     with_own,
 )
@@ -291,7 +294,7 @@ def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
     """
     of = [each for each in made.relations.values() if each.df.isStreaming]
     is_own = {each.time for each in of} == {time} and carries(made.steps, time)
-    *before, last = made.steps
+    last = made.steps[-1]
     if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
         msg = (
             f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
@@ -301,11 +304,41 @@ def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
     is_end = isinstance(last, AggregateStep) and last.end == time
     if is_own or is_end or (isinstance(last, UnionStep) and made.result_time == time):
         return made
-    if isinstance(last, ProjectStep) and any(isinstance(each, JoinStep) for each in before):
-        return made.with_steps(*before, replace(last, time=time))
+    timed = _with_time(made.steps, time)
+    if timed != made.steps:
+        given = made.with_steps(*timed)
+        if given.result_time == time:
+            return given
     msg = (
         f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
-        f"is that of the stream that it reads, unchanged; of aggregates window.end; and of joins "
-        f"the event time of one of their streams, or greatest(…) of them"
+        f"is that of the stream that it reads, unchanged; of aggregates and set operations "
+        f"window.end; and of joins the event time of one of their streams, or greatest(…) of them"
     )
     raise QueryError(msg, name=name, time=time)
+
+
+def _with_time(steps: Sequence[Step], time: str) -> tuple[Step, ...]:
+    """Return steps whose last projection says that a column is the event time of its results.
+
+    Those of UNION ALL do so for each part that is a join, or calls the column so; columns go by
+    position.
+    """
+    found, last = list(steps), steps[-1]
+    ends = [len(found) - 1]
+    if isinstance(last, UnionStep):
+        ends = [maker(steps, ends[0], each) for each in last.inputs]
+    first, place = found[ends[0]], None
+    for at in ends:
+        step = found[at]
+        if not isinstance(step, ProjectStep) or "*" in step.projections:
+            continue
+        if step is first:
+            names = [name_of(each) for each in step.projections]
+            place = names.index(time) if time in names else None
+        if place is None:
+            break
+        text, before = step.projections[place], made_by(steps, at, step.input)
+        is_join = any(isinstance(each, JoinStep) for each in before)
+        if is_join or (isinstance(last, UnionStep) and text != identifier(name_of(text))):
+            found[at] = replace(step, time=name_of(text))
+    return tuple(found)

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from eddyline.errors import QueryError
 from eddyline.query.predicates import SqlPredicate
+from eddyline.query.result_times import ResultTimes
 from eddyline.query.select.statement import identifier
 from eddyline.query.steps import FilterStep, ProjectStep, ReadStep, made_by
 from eddyline.spark.analysis import check_outputs, refused, unlogged
@@ -82,7 +83,7 @@ class _Union(Operator):
     def __init__(self, site: Site) -> None:
         self.query = site.query
         self.left: Mapping[str, Any] = site.options
-        self.times: Mapping[str, int] = {}
+        self.times: ResultTimes | None = None
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result."""
@@ -189,6 +190,12 @@ class MadeUnion(_Union):
                 site.query, ((name, each.shape, each.time) for name, each in laid.items())
             )
         self.clock = UnionClock(tuple(clocks)) if is_timed else None
+        known = [
+            (each.shape.columns, each.times or ResultTimes.of_stream(each.time))
+            for each in laid.values()
+            if each.time is not None
+        ]
+        self.times = ResultTimes.of_union(known) if is_timed else None
         # Parts that are unions are made before, and knew of their own parts alone.
         leaves = self.clock.leaves if self.clock is not None else ()
         for each in leaves:

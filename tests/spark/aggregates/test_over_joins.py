@@ -171,6 +171,97 @@ CASES = {
 }
 
 
+def later(low, seconds):
+    """Return an instant that is earlier: rows without a partner wait for so long, and 1 µs."""
+    return f"({low} - INTERVAL {seconds} SECONDS - INTERVAL {seconds // 3} MICROSECONDS)"
+
+
+def met(left, right):
+    """Return the condition that rows of two streams are in their windows at one instant."""
+    (one, a), (other, b) = left, right
+    return f"{other}.ts BETWEEN {one}.ts - INTERVAL {b} SECONDS AND {one}.ts + INTERVAL {a} SECONDS"
+
+
+LOW_OF_ALL = (
+    "(SELECT min(x) - INTERVAL 3 SECONDS FROM (SELECT max(ts) AS x FROM s "
+    "UNION ALL SELECT max(ts) FROM t UNION ALL SELECT max(ts) FROM u))"
+)
+ST, SU = met(("s", 4), ("t", 2)), met(("s", 4), ("u", 3))
+EXISTS_T = "EXISTS (SELECT 1 FROM t{} WHERE t.k = s.k AND t.w > 1{})"
+IN_U = "s.v {} (SELECT u.v FROM u{} WHERE u.v IS NOT NULL AND u.k = s.k{})"
+
+
+def asking(condition):
+    """Return a condition with EXISTS or IN: ours, and that of DuckDB."""
+    windows = {"t": (" [RANGE 2 SECONDS]", f" AND {ST}"), "u": (" [RANGE 3 SECONDS]", f" AND {SU}")}
+    ours, theirs = condition, condition
+    for name, text in (("t", EXISTS_T), ("u", IN_U.replace("{}", "IN", 1))):
+        window, bound = windows[name]
+        ours = ours.replace(f"<{name}>", text.format(window, ""))
+        theirs = theirs.replace(f"<{name}>", text.format("", bound))
+    return ours, theirs
+
+
+def of_rows_that_ask(condition):
+    """Return aggregates of the rows of ``s`` for which a condition holds."""
+    ours, theirs = asking(condition)
+    n_waits = condition.count("<")
+    return (
+        "SELECT s.k AS g, count(*) AS n, sum(v) AS m, window.end AS till "
+        f"FROM s [RANGE 4 SECONDS] WHERE {ours} GROUP BY s.k",
+        changes(
+            "SELECT s.k AS g, s.v, s.ts AS since, s.ts + INTERVAL 4 SECONDS AS until "
+            f"FROM s WHERE {theirs}",
+            later(LOW_OF_ALL if n_waits > 1 else LOW, 4 * n_waits),
+            "count(until) AS n, sum(v) AS m",
+        ),
+    )
+
+
+CASES |= {
+    "LEFT JOIN": (
+        "SELECT s.k AS g, count(*) AS n, sum(t.v) AS m, window.end AS till "
+        "FROM s [RANGE 4 SECONDS] LEFT JOIN t [RANGE 2 SECONDS] ON s.k = t.k AND s.v > t.v "
+        "GROUP BY s.k",
+        changes(
+            f"SELECT s.k AS g, t.v, greatest(s.ts, t.ts) AS since, {until(s=4, t=2)} AS until "
+            f"FROM s LEFT JOIN t ON s.k = t.k AND s.v > t.v AND {ST}",
+            later(LOW, 4),
+            "count(until) AS n, sum(v) AS m",
+        ),
+    ),
+    "RIGHT JOIN of an inner join": (
+        "SELECT u.k AS g, count(*) AS n, sum(s.v + t.v) AS m, window.end AS till "
+        "FROM s [RANGE 4 SECONDS] JOIN t [RANGE 2 SECONDS] ON s.k = t.k "
+        "RIGHT JOIN u [RANGE 3 SECONDS] ON u.k = s.k AND u.v > 3 GROUP BY u.k",
+        changes(
+            "SELECT u.k AS g, st.v, greatest(u.ts, since) AS since, "
+            "least(u.ts + INTERVAL 3 SECONDS, until) AS until FROM u LEFT JOIN "
+            f"(SELECT s.k, s.v + t.v AS v, greatest(s.ts, t.ts) AS since, {until(s=4, t=2)} AS "
+            f"until FROM s JOIN t ON s.k = t.k AND {ST}) st ON u.k = st.k AND u.v > 3 "
+            "AND greatest(u.ts, since) <= least(u.ts + INTERVAL 3 SECONDS, until)",
+            later(LOW_OF_ALL, 3),
+            "count(until) AS n, sum(v) AS m",
+        ),
+    ),
+    "FULL JOIN": (
+        "SELECT coalesce(s.k, t.k) AS g, count(s.ts) AS n, count(t.ts) AS m, window.end AS till "
+        "FROM s [RANGE 4 SECONDS] FULL JOIN t [RANGE 2 SECONDS] ON s.k = t.k AND s.v > t.v "
+        "GROUP BY coalesce(s.k, t.k)",
+        changes(
+            "SELECT coalesce(s.k, t.k) AS g, s.ts AS a, t.ts AS b, "
+            f"greatest(s.ts, t.ts) AS since, {until(s=4, t=2)} AS until "
+            f"FROM s FULL JOIN t ON s.k = t.k AND s.v > t.v AND {ST}",
+            later(LOW, 4),
+            "count(a) AS n, count(b) AS m",
+        ),
+    ),
+    "EXISTS": of_rows_that_ask("<t> AND s.v > -4"),
+    "NOT EXISTS and NOT IN": of_rows_that_ask("NOT <t> AND (s.v > 9 OR NOT <u>)"),
+    "EXISTS and IN under OR": of_rows_that_ask("s.v > 12 OR <t> OR <u>"),
+}
+
+
 @pytest.mark.parametrize(
     "at_once", [True, pytest.param(False, marks=pytest.mark.large("runs streams of four batches"))]
 )
@@ -230,6 +321,23 @@ def test_dstream_gives_what_ceases_to_be(spark, folder):
     assert found == wanted
 
 
+@pytest.mark.large("runs a stream of four batches")
+def test_rstream_gives_all_groups_at_each_instant_of_a_joined_row(spark, folder):
+    text = (
+        f"SELECT RSTREAM(s.k AS g, count(*) AS n, sum(s.v) AS m, window.end AS till) {TWO} "
+        "GROUP BY s.k HAVING count(*) > 1"
+    )
+    rows = pairs("s.k", until=OF_TWO)
+    wanted = of_duckdb(
+        f"WITH r AS (SELECT * FROM ({rows}) WHERE since <= until), "
+        "i AS (SELECT DISTINCT since AS till FROM r) "
+        "SELECT g, count(*) AS n, sum(v) AS m, till FROM i JOIN r ON since <= till "
+        f"AND till <= until WHERE till < {LOW} GROUP BY g, till HAVING count(*) > 1"
+    )
+    assert len(wanted) > 10
+    assert answers(engine_of(spark, folder), text) == wanted
+
+
 def test_distinct_rows_of_a_join_and_a_wall_clock(spark, folder, change):
     change(timestamps="TIMESTAMP_NTZ", zone="America/New_York")
     text = "SELECT DISTINCT s.k AS g, window.end AS till " + TWO
@@ -254,22 +362,6 @@ def test_the_plan_says_which_rows_are_there(spark, folder):
 @pytest.mark.parametrize(
     ("text", "error", "match"),
     [
-        (
-            "SELECT RSTREAM(count(*) AS n) FROM s [NOW], t [NOW] WHERE s.k = t.k",
-            NotSupportedError,
-            r"RSTREAM of aggregates over a join is not supported yet.*line 1, column 8",
-        ),
-        (
-            "SELECT count(*) AS n FROM s [NOW] LEFT JOIN t [NOW] ON s.k = t.k",
-            NotSupportedError,
-            r"count\(\) beside LEFT JOIN is not supported yet in one SELECT; make a stream",
-        ),
-        (
-            "SELECT count(*) AS n FROM s [NOW] WHERE EXISTS "
-            "(SELECT 1 FROM t [NOW] WHERE t.k = s.k)",
-            NotSupportedError,
-            r"count\(\) beside EXISTS is not supported yet",
-        ),
         (
             "SELECT count(*) AS n FROM s [ROWS 3], t [NOW] WHERE s.k = t.k",
             NotSupportedError,

@@ -12,6 +12,7 @@ from tests.spark.aggregates.test_over_joins import (
     answers,
     engine_of,
     folder,
+    later,
     of_duckdb,
     until,
 )
@@ -83,6 +84,34 @@ CASES = {
         [DISTINCT, side("t", 1, "v > 12"), side("u", 2, "v < 0")],
         "greatest(least(1, a) - (b + c), 0)",
     ),
+    "EXCEPT of a LEFT JOIN": (
+        "{} EXCEPT ALL {}",
+        [
+            (
+                "SELECT s.k, u.v % 3 AS r FROM s [RANGE 4 SECONDS] "
+                "LEFT JOIN u [RANGE 2 SECONDS] ON s.k = u.k",
+                "SELECT s.k, u.v % 3 AS r, greatest(s.ts, u.ts) AS since, "
+                f"{until(s=4, u=2)} AS until FROM s LEFT JOIN u ON s.k = u.k "
+                "AND u.ts BETWEEN s.ts - INTERVAL 2 SECONDS AND s.ts + INTERVAL 4 SECONDS",
+            ),
+            side("t", 3),
+        ],
+        "greatest(a - b, 0)",
+    ),
+    "UNION of EXISTS under OR": (
+        "{} UNION {}",
+        [
+            (
+                "SELECT k, v % 3 AS r FROM s [RANGE 4 SECONDS] WHERE v > 9 OR EXISTS "
+                "(SELECT 1 FROM u [RANGE 2 SECONDS] WHERE u.k = s.k AND u.v = s.v)",
+                "SELECT k, v % 3 AS r, ts AS since, ts + INTERVAL 4 SECONDS AS until FROM s "
+                "WHERE v > 9 OR EXISTS (SELECT 1 FROM u WHERE u.k = s.k AND u.v = s.v AND u.ts "
+                "BETWEEN s.ts - INTERVAL 2 SECONDS AND s.ts + INTERVAL 4 SECONDS)",
+            ),
+            T,
+        ],
+        "least(1, a + b)",
+    ),
     "in parentheses": (
         "({} UNION {}) INTERSECT ALL {}",
         [S, T, U],
@@ -91,11 +120,12 @@ CASES = {
 }
 
 
-def rows_of(sides, n_times, *, leave=False):
-    """Return the rows that come to be, or cease to be, as DuckDB finds them."""
+def rows_of(sides, n_times, *, waits_s=0, **asked):
+    """Return the rows that come to be, or cease to be, as DuckDB finds them; see ``relation``."""
+    low = later(LOW, waits_s) if waits_s else LOW
     times = " UNION ALL ".join(f"SELECT max(ts) AS x FROM {name}" for name in "stu")
     of = [rows for _, rows in sides]
-    return of_duckdb(relation(of, "k, r", n_times, LOW % times, leave=leave))
+    return of_duckdb(relation(of, "k, r", n_times, low % times, **asked))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +138,8 @@ def rows_of(sides, n_times, *, leave=False):
 def test_any_cut_gives_what_comes_to_be(spark, folder, case):
     form, sides, n_times = CASES[case]
     text = form.format(*(ours for ours, _ in sides))
-    wanted = rows_of(sides, n_times)
+    waits = "LEFT JOIN" in case or "EXISTS" in case
+    wanted = rows_of(sides, n_times, waits_s=4 * waits)
     assert sum(wanted.values()) > 10
     assert answers(engine_of(spark, folder), text) == wanted
 
@@ -119,6 +150,61 @@ def test_dstream_gives_the_copies_that_cease_to_be(spark, folder):
     wanted = rows_of([S, T], "least(a, b)", leave=True)
     assert sum(wanted.values()) > 10
     assert answers(engine_of(spark, folder), text) == wanted
+
+
+TOLD = "k, v % 3 AS r, window.end AS till"
+
+
+@pytest.mark.parametrize(
+    ("form", "leave"),
+    [
+        ("{} EXCEPT ALL {}", False),
+        pytest.param("DSTREAM({} EXCEPT ALL {})", True, marks=pytest.mark.large("alike")),
+    ],
+)
+def test_the_instant_of_a_change_is_a_column(spark, folder, form, leave):
+    text = form.format(*(side(name, n, columns=TOLD)[0] for name, n in (("s", 4), ("t", 2))))
+    wanted = rows_of([S, T], "greatest(a - b, 0)", leave=leave, till=True)
+    assert sum(wanted.values()) > 10
+    assert answers(engine_of(spark, folder), text) == wanted
+
+
+@pytest.mark.large("runs streams of four batches")
+@pytest.mark.parametrize(
+    ("form", "n_times"),
+    [("{} INTERSECT ALL {}", "least(a, b)"), ("{} UNION {}", "least(1, a + b)")],
+)
+def test_rstream_gives_all_copies_at_each_instant_of_a_row(spark, folder, form, n_times):
+    sides = [S, side("t", 4)]
+    rows = " UNION ALL ".join(
+        f"SELECT *, '{letter}' AS side FROM ({of})"
+        for letter, (_, of) in zip("ab", sides, strict=True)
+    )
+    low = LOW % " UNION ALL ".join(f"SELECT max(ts) AS x FROM {name}" for name in "st")
+    counts = ", ".join(f"count(*) FILTER (side = '{letter}') AS {letter}" for letter in "ab")
+    wanted = of_duckdb(
+        f"WITH q AS ({rows}), i AS (SELECT DISTINCT since AS till FROM q), "
+        f"m AS (SELECT k, r, till, {counts} FROM i JOIN q ON since <= till AND till <= until "
+        f"WHERE till < {low} GROUP BY ALL) SELECT k, r FROM m, generate_series(1, {n_times})"
+    )
+    assert sum(wanted.values()) > 10
+    text = f"RSTREAM({form.format(*(ours for ours, _ in sides))})"
+    assert answers(engine_of(spark, folder), text) == wanted
+
+
+@pytest.mark.large("runs a stream of four batches")
+def test_windows_over_the_changes_of_a_set_operation(spark, folder):
+    engine = engine_of(spark, folder)
+    text = f"SELECT {TOLD} FROM s [RANGE 4 SECONDS] UNION SELECT {TOLD} FROM t [RANGE 2 SECONDS]"
+    engine.stream("both", engine.query(text, name="both_query"), time="till")
+    over = "SELECT count(r) AS n, window.end AS ended FROM both [RANGE 3 SECONDS SLIDE 3 SECONDS]"
+    found = answers(engine, over)
+    every = rows_of([S, T], "least(1, a + b)", till=True)
+    wanted = Counter()
+    for (_, r, till), n_times in every.items():
+        wanted[(till // 3_000_000 + 1) * 3_000_000] += n_times * (r is not None)
+    assert len(found) > 8
+    assert all(wanted[at] == n for n, at in found)
 
 
 @pytest.mark.large("runs a stream of four batches")
@@ -171,19 +257,20 @@ def test_the_plan_says_how_often_a_row_is_there(spark, folder):
             r"'names' is a table: join it with a stream",
         ),
         (
-            "SELECT k FROM s UNION SELECT s.k FROM s LEFT JOIN t [NOW] ON s.k = t.k",
-            NotSupportedError,
-            "UNION beside LEFT JOIN is not supported yet",
-        ),
-        (
             "SELECT DSTREAM(k) FROM s UNION SELECT k FROM t",
             NotSupportedError,
             r"DSTREAM stands around UNION: DSTREAM\(SELECT … UNION SELECT …\).*column 8",
         ),
         (
-            "RSTREAM(SELECT k FROM s UNION SELECT k FROM t)",
-            NotSupportedError,
-            "RSTREAM of UNION is not supported yet.*column 1",
+            "SELECT k, window.end AS x FROM s UNION SELECT window.end AS x, k FROM t",
+            QueryError,
+            r"window.end is the instant of a result of UNION, so it stands in the same place of "
+            r"each SELECT.*column 40",
+        ),
+        (
+            "SELECT window.end FROM s UNION SELECT window.end FROM t",
+            QueryError,
+            "UNION compares columns, and window.end is none of them; add one",
         ),
         (
             "SELECT k FROM s UNION BY NAME SELECT k FROM t",

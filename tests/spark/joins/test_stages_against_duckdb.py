@@ -158,6 +158,16 @@ CASES = {
         f"SELECT s.id FROM {{s}} WHERE s.v NOT IN ({IN_T})",
         st=ST,
     ),
+    "NOT IN with NULLs under OR": both(
+        f"SELECT s.id FROM {{s}} WHERE s.name = 'b' OR s.v NOT IN ({IN_T} AND t.x IS NOT NULL)",
+        st=ST,
+    ),
+    "IN of a constant and EXISTS of nothing outside": both(
+        "SELECT s.id FROM {s} WHERE 3 IN (SELECT t.v FROM {t} WHERE t.k = 1 AND {st}) "
+        "OR NOT EXISTS (SELECT 1 FROM {u} WHERE u.v > 1 AND u.name = 'a' AND {su})",
+        st=ST,
+        su=SU,
+    ),
     "NOT IN of rows": (
         f"SELECT s.id FROM {WINDOWS['s']} WHERE s.v = 1 OR (s.v, s.name) NOT IN "
         f"(SELECT t.v, t.name FROM {WINDOWS['t']} WHERE t.k = 1)",

@@ -225,7 +225,13 @@ def changes(rows: str, low: str, calls: str, having: str = "true") -> str:
 
 
 def relation(
-    sides: Sequence[str], names: str, n_times: str, low: str, *, leave: bool = False
+    sides: Sequence[str],
+    names: str,
+    n_times: str,
+    low: str,
+    *,
+    leave: bool = False,
+    till: bool = False,
 ) -> str:
     """Return SQL of the rows that come to be in a relation, or that cease to be.
 
@@ -235,6 +241,7 @@ def relation(
         n_times: how often a row is there, by how often the parts ``a``, ``b``, … have it.
         low: the instant before which every row has come.
         leave: whether rows that cease to be are asked for.
+        till: whether the instant is a column, too.
     """
     letters = "abcd"[: len(sides)]
     parts = zip(letters, sides, strict=True)
@@ -252,7 +259,7 @@ def relation(
         f"ON {same} AND since <= till AND till < gone GROUP BY ALL), "
         f"l AS (SELECT *, {n_times} AS n FROM m), w AS (SELECT *, lag(n, 1, 0) OVER "
         f"(PARTITION BY {names} ORDER BY till) AS was FROM l) "
-        f"SELECT {names} FROM w, generate_series(1, {change}) WHERE till < {low}"
+        f"SELECT {names}{', till' * till} FROM w, generate_series(1, {change}) WHERE till < {low}"
     )
 
 

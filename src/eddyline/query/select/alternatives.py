@@ -7,7 +7,8 @@ so UNION ALL of them has each result once.
 NOT moves inwards, which SQL's three truth values allow. Then WHERE is true if enough of its parts
 are true, so a part that is NULL may count as false. ``a OR b`` becomes ``a``, and ``b`` where ``a``
 is not true. ``x NOT IN (SELECT y …)`` is true if no row has ``y = x``, none has ``y`` NULL, and
-there is no row at all if ``x`` is NULL.
+there is no row at all if ``x`` is NULL. Where an equality with a column outside finds few rows, one
+join asks for all three.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def alternatives(statement: Statement) -> list[Alternative]:
     ]
     _warn_of_nulls(statement, conditions)
     known = [each.tree for each in conditions if isinstance(each, Fragment)]
-    conditions = [_without_known(each, known) for each in conditions]
+    conditions = [_asked_once(_without_known(each, known)) for each in conditions]
     found: list[Alternative] = []
     for plain, asked in _cut(conditions):
         signs = {(id(each.select), each.asks, each.is_negated): each for each in asked}
@@ -129,6 +130,31 @@ def _asked(asked: Exists) -> Condition:
     if _is_known(asked.select.expressions[0].unalias(), inside):
         parts.pop(1)
     return _All(tuple(parts))
+
+
+def _asked_once(condition: Condition) -> Condition:
+    """Return a condition in which one join asks for equal values and NULLs where that is cheap."""
+    if not isinstance(condition, _All | _Any):
+        return condition
+    parts = tuple(map(_asked_once, condition.parts))
+    first = parts[0]
+    if isinstance(condition, _All) and isinstance(first, Exists) and _is_connected(first.select):
+        same = [isinstance(each, Exists) and each.select is first.select for each in parts]
+        if len(first.compared) == 1 and len(parts) > 1 and all(same):
+            return replace(first, asks="possible")
+    return replace(condition, parts=parts)
+
+
+def _is_connected(select: exp.Select) -> bool:
+    """Return whether WHERE has the equality of a column of a SELECT and one outside."""
+    where, own = select.args.get("where"), select.args["from_"].this.alias_or_name.lower()
+    for each in [] if where is None else joined_by(exp.And, where.this):
+        inner = each.unnest()
+        sides = [inner.left, inner.right] if isinstance(inner, exp.EQ) else []
+        names = [side.table.lower() for side in sides if isinstance(side, exp.Column)]
+        if len(names) == 2 and own in names and any(name not in ("", own) for name in names):
+            return True
+    return False
 
 
 def _is_known(value: Expr, conjuncts: Iterable[Expr]) -> bool:

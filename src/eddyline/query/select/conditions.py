@@ -98,7 +98,7 @@ class Calls:
         return sorted(found, key=offset_of)
 
     def check_none(
-        self, tree: Expr, where: str = "inside a larger expression over several inputs"
+        self, tree: Expr, where: str = "inside a larger expression of a query over several inputs"
     ) -> None:
         """Refuse a function in an expression that is no call."""
         for node in self.within(tree):
@@ -238,22 +238,26 @@ class JoinConditions(Conditions):
         self.predicates[name] = []
         self._times |= {each.name: each.time for each in items if each.time is not None}
 
-    def connect(self) -> None:
+    def connect(self, asked: tuple[str, int] | None = None) -> None:
         """Turn the later equalities into keys where inputs have none, and check all inputs.
 
+        Args:
+            asked: of a stage that EXISTS or IN adds, these words, and their offset.
+
         Raises:
-            NotSupportedError: only an equality that cannot be a key connects two inputs.
+            NotSupportedError: only an equality that cannot be a key connects two inputs, or none
+                connects the rows of EXISTS or IN.
         """
-        for pairs, written, asked, start in self._later:
+        for pairs, written, kept, at in self._later:
             classes = self.keys.classes()
             met = ({one.input, other.input} for one, other in pairs)
             if all(any(names <= each.members.keys() for each in classes) for names in met):
                 continue
             for pair in pairs:
                 if (clash := self.keys.add(*pair)) is not None:
-                    self._refuse_kinds(clash, start)
-            if asked:
-                asked.remove(written)
+                    self._refuse_kinds(clash, at)
+            if kept:
+                kept.remove(written)
                 self.equalities.append(written)
         reached = {next(iter(self.predicates))}
         joined = [{*each.members} for each in self.keys.classes()]
@@ -263,6 +267,24 @@ class JoinConditions(Conditions):
             if not inputs <= reached:
                 message = f"{written} cannot be the key of a join, and is not supported yet: {why}"
                 self.statement.refuse(message, start)
+        if asked is not None and not self.predicates.keys() <= reached:
+            self._ask_for_any(*asked)
+
+    def _ask_for_any(self, said: str, start: int) -> None:
+        """Let EXISTS or IN, of which nothing is asked by row, ask for any row of its SELECT.
+
+        Raises:
+            NotSupportedError: something is asked by row.
+        """
+        outer, inner = self.predicates
+        if self.conditions:
+            message = (
+                f"{said}: no equality connects {inner} with {outer}, so each row would be compared "
+                f"with all rows of the SELECT; add one to its WHERE, such as {inner}.k = {outer}.k"
+            )
+            self.statement.refuse(message, start)
+        sides = [Side(name, "true", "a boolean", "true", BOOLEAN) for name in (outer, inner)]
+        self.keys.add(sides[0], sides[1])
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
         """Add the equality of two columns of one type that USING names at an offset."""
@@ -309,6 +331,8 @@ class JoinConditions(Conditions):
         if asked.asks == "equal":
             for pair in pairs:
                 self._add_in(pair, start)
+        elif asked.asks == "possible":
+            self.conditions.append(f"coalesce({_equality(pairs[0])}, true)")
         elif asked.asks == "unknown":
             self.conditions.append(f"({' AND '.join(map(_equality, pairs))}) IS NULL")
             self._add_in((of_select.within(_ALWAYS), before_in.within(_ALWAYS)), start)
@@ -426,7 +450,8 @@ class JoinConditions(Conditions):
         if (node := drawn(part.tree)) is not None:
             message = (
                 f"{self._word}: {as_name(node)}() is not deterministic, "
-                f"which is not supported yet in a condition over several inputs"
+                f"which is not supported yet in a condition that a join asks of its results or "
+                f"partners"
             )
             self.statement.refuse(message, part.start)
 

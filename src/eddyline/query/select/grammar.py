@@ -144,6 +144,9 @@ class CqlText(SparkText):
                 refuse(message, self.sql, opening.start)
             if self._match(TokenType.R_PAREN) and self._curr and not self._depth:
                 message = f"nothing may follow {word.text}(…), got {self._curr.text!r}"
+                sets = TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT
+                if self._curr.token_type in sets:
+                    message += f"; write it in a SELECT: SELECT {word.text}(…) FROM …"
                 refuse(message, self.sql, self._curr.start)
 
         def _parse_with(self, *args: Any, **how: Any) -> exp.With | None:

@@ -19,13 +19,24 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from eddyline.query.query import LONGEST, UNBOUNDED, Input, Query, RangeWindow, StayWindow
+from sqlglot import exp
+
+from eddyline.query.query import (
+    LONGEST,
+    UNBOUNDED,
+    WINDOW,
+    Input,
+    Query,
+    RangeWindow,
+    StayWindow,
+)
 from eddyline.query.select.conditions import JoinConditions
 from eddyline.query.select.statement import (
     Exists,
     Held,
     JoinNames,
     Named,
+    default_name,
     identifier,
     is_right,
     is_star,
@@ -42,6 +53,9 @@ if TYPE_CHECKING:
     from eddyline.query.select.from_clause import FromItem
     from eddyline.query.select.statement import Fragment, Statement
 
+INSTANT = f"{WINDOW}.end"
+"""The output column of set operations that is the instant of a result."""
+
 LATEST, TIME = "__latest", "__time"
 """The column of joined rows that is their event time, which is that of the latest row; and those
 with the event times of inputs, a number behind it. No other column ends like these."""
@@ -49,18 +63,15 @@ with the event times of inputs, a number behind it. No other column ends like th
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """How long rows of inner joins, or of one input, are there."""
+    """How long rows of a join, or of one input, are there."""
 
     latest: str
     """Their event time as SQL."""
     ends: tuple[tuple[str, Window], ...]
     """Of each stream whose window ends: its event time as SQL, and the window."""
     n_streams: int
-
-    @property
-    def length(self) -> int:
-        """The time that no row stays longer (µs)."""
-        return min((window.length for _, window in self.ends), default=LONGEST)
+    length: int
+    """The time that no row stays longer (µs)."""
 
     @property
     def window(self) -> Window:
@@ -202,17 +213,24 @@ class JoinReader:
         statement: the query.
         calls: the functions of the user.
         items: of FROM and of its EXISTS and IN.
-        derives: whether bounds of event times make windows.
+        is_relation: whether its rows are aggregated or compared, and not results: then their
+            windows are part of the answer, so that no bound of event times makes one.
     """
 
     def __init__(
-        self, statement: Statement, calls: Calls, items: Sequence[FromItem], *, derives: bool = True
+        self,
+        statement: Statement,
+        calls: Calls,
+        items: Sequence[FromItem],
+        *,
+        is_relation: bool = False,
     ) -> None:
         self._statement = statement
+        self._emits = "istream" if is_relation else statement.emits or "istream"
         self._calls = calls
         self._items = items
         # Results of DSTREAM and RSTREAM depend on the windows themselves.
-        self._derives = derives and statement.emits in (None, "istream")
+        self._derives = not is_relation and self._emits == "istream"
         self.names = JoinNames(statement.text)
         self._stages: list[Stage] = []
         streams = {each.stream.lower(): each for each in items if each.stream != each.name}
@@ -239,8 +257,10 @@ class JoinReader:
         self._add_where(where)
         for stage in self._stages:
             for each in stage.joins:
-                names.held = each.held
-                each.conditions.connect()
+                names.held, added = each.held, each.added
+                is_asked = added is not None and isinstance(added.added, Exists)
+                said = added.said(self._statement) if is_asked and added is not None else None
+                each.conditions.connect(said)
         names.held = self._last.held
 
     @property
@@ -250,15 +270,25 @@ class JoinReader:
 
     @property
     def stay(self) -> Stay:
-        """How long its rows are there, of inner joins or one input with known event times."""
-        timed = [(each.name, each.time, each.window) for each in self._items if each.time]
+        """How long its rows are there; the event times of its inputs are known."""
+        timed = [(each.name, each.time, each.window) for each in self._last.items if each.time]
         named = [(Named(name, time), window) for name, time, window in timed]
-        is_join = len(self.relations) > 1
-        texts = [each.text if is_join else identifier(each.column) for each, _ in named]
+        texts = [self.text_of(each) for each, _ in named]
         ends = ((text, window) for text, (_, window) in zip(texts, named, strict=True))
         latest = texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"
         kept = tuple((text, window) for text, window in ends if window.length < LONGEST)
-        return Stay(latest, kept, len(texts))
+        lengths = {each.name: each.window.length for each in self._last.items}
+        # Rows without a partner stay for their own window, be it longer than that of the other.
+        longest = max(
+            min((lengths[name] for name in names), default=LONGEST)
+            for names in self.closed().present
+        )
+        return Stay(latest, kept, len(texts), longest)
+
+    def text_of(self, named: Named) -> str:
+        """Return SQL of a column of an input in the last stage."""
+        place = self.names.place_of(named)
+        return place.text if len(self.relations) > 1 else identifier(place.column)
 
     @property
     def _last(self) -> Stage:
@@ -348,8 +378,8 @@ class JoinReader:
     def _check_partners(self, item: FromItem, left: Relation, right: Relation) -> None:
         """Refuse joins of which a row without a partner is not known, or not known yet."""
         statement, (said, at) = self._statement, item.said(self._statement)
-        if statement.emits not in (None, "istream"):
-            statement.refuse(f"{said} with {statement.emits.upper()} is not supported yet", at)
+        if self._emits != "istream":
+            statement.refuse(f"{said} with {self._emits.upper()} is not supported yet", at)
         for each in (left, right) if item.kind == "full" else (left,):
             if not each.timed:
                 what = f"{said} of the table {each.name!r}, whose rows come at no instant, is not"
@@ -378,8 +408,8 @@ class JoinReader:
             if each.window.counts is not None:
                 message = f"a window of N rows is not supported yet in {said}; write [RANGE …]"
                 self._statement.refuse(message, each.window_start(self._statement))
-        if self._statement.emits not in (None, "istream"):
-            message = f"{self._statement.emits.upper()} of a join of joined rows is not"
+        if self._emits != "istream":
+            message = f"{self._emits.upper()} of a join of joined rows is not"
             self._statement.refuse(f"{message} supported yet", self._statement.emits_at)
 
     # -- WHERE ------------------------------------------------------------------------------------
@@ -403,22 +433,42 @@ class JoinReader:
 
     # -- the query --------------------------------------------------------------------------------
 
-    def outputs(self) -> tuple[str, ...]:
-        """Return the output columns of the query, over the inputs of the last stage."""
+    def outputs(self, *, tells_instant: bool = False) -> tuple[str, ...]:
+        """Return the output columns of the query, over the inputs of the last stage.
+
+        Args:
+            tells_instant: whether ``window.end`` may be one, which then stays as it is.
+        """
         statement, names = self._statement, self.names
         row_wise(statement.output_columns, self._calls)
-        if len(self.relations) > 1:
-            return outputs_of(
-                statement, names, names.qualified, lambda _, each: names.place_of(each).text
-            )
-        return outputs_of(
-            statement, names, names.canonical, lambda _, each: identifier(names.name_of(each))
-        )
+        plain = names.qualified if len(self.relations) > 1 else names.canonical
 
-    def query(self, projections: Sequence[str], emits: Emits = "istream") -> Query:
+        def write(part: Fragment, what: str) -> str:
+            return INSTANT if tells_instant and self._is_instant(part) else plain(part, what)
+
+        def name(part: Fragment, what: str) -> str:
+            if tells_instant and self._is_instant(part):
+                return "end"
+            return default_name(part, what, statement, names)
+
+        return outputs_of(statement, names, write, lambda _, each: self.text_of(each), name)
+
+    def _is_instant(self, part: Fragment) -> bool:
+        """Return whether an output column is the instant of a result, and no column of a row."""
+        tree, scope = part.tree, self.names.scope
+        if not isinstance(tree, exp.Column) or scope.has(WINDOW) or scope.input_of(WINDOW):
+            return False
+        return [each.name.lower() for each in tree.parts] == INSTANT.split(".")
+
+    def rows_for(self, called: Mapping[Named, str]) -> Query:
+        """Return the query of rows that say how long they stay, with columns under other names."""
+        columns = [f"{self.text_of(each)} AS {identifier(name)}" for each, name in called.items()]
+        return replace(self.query((*columns, *self.stay.columns)), time=LATEST)
+
+    def query(self, projections: Sequence[str]) -> Query:
         """Return the query of all stages, with the output columns of the last one."""
         return _Maker(self, self._statement, derives=self._derives).query(
-            self._last, projections, emits
+            self._last, projections, self._emits
         )
 
 
@@ -612,7 +662,7 @@ class _Maker:
         assert stage.added is not None
         endless = [each for each in left.timed if windows.of_items[each.name].length >= LONGEST]
         bound, first, other = "", endless[0], right.timed[0]
-        if first.time is not None and other.time is not None:
+        if self._derives and first.time is not None and other.time is not None:
             times = (f"{each.name}.{each.time}" for each in (other, first))
             bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
         message = (

@@ -27,9 +27,9 @@ from eddyline.query.select.groups import (
     aggregation_of,
     calls_in,
 )
-from eddyline.query.select.joined import LATEST, JoinReader, Relation
+from eddyline.query.select.joined import JoinReader, Relation
 from eddyline.query.select.over import OverReader, over_of
-from eddyline.query.select.sets import RESERVED, query_of
+from eddyline.query.select.sets import RESERVED, Side, query_of
 from eddyline.query.select.statement import (
     Exists,
     JoinNames,
@@ -269,46 +269,50 @@ class _Reader:
 
     def _joins(self, statement: Statement, items: Sequence[FromItem]) -> Part:
         """Read a query over several inputs: UNION ALL of the alternatives of its WHERE."""
+        made = [
+            Part(statement, reader.query(reader.outputs()), reader.relations)
+            for reader in self._readers(statement, items)
+        ]
+        return Part(statement, union_of(made), made[0].relations, read=made[0].query)
+
+    def _readers(
+        self, statement: Statement, items: Sequence[FromItem], *, is_relation: bool = False
+    ) -> list[JoinReader]:
+        """Return the joins of each alternative of WHERE; see ``JoinReader``."""
         by_select = {
             id(each.added.select): each for each in items if isinstance(each.added, Exists)
         }
-        of_from = [each for each in items if id(each) not in {id(a) for a in by_select.values()}]
-        made = []
+        of_from = [each for each in items if not isinstance(each.added, Exists)]
+        readers = []
         for each in alternatives(statement):
             asked = [replace(by_select[id(one.select)], added=one) for one in each.asked]
-            reader = JoinReader(statement, self._calls, [*of_from, *asked])
+            of_all = [*of_from, *asked]
+            reader = JoinReader(statement, self._calls, of_all, is_relation=is_relation)
             reader.read(each.plain)
-            query = reader.query(reader.outputs(), statement.emits or "istream")
-            made.append(Part(statement, query, reader.relations))
-        return Part(statement, union_of(made), made[0].relations, read=made[0].query)
+            readers.append(reader)
+        return readers
 
     def _grouped_join(self, statement: Statement, items: Sequence[FromItem]) -> Query:
         """Read aggregates over a join: over a subquery with the columns that they read.
 
-        A combination of rows is there from its latest row on, until its first row leaves. Windows
-        are part of the answer, so no bound of event times makes one.
+        A joined row is there from its latest row on, until its first row leaves.
         """
         said = aggregation_of(statement, self._known)
         assert said is not None
-        if statement.emits == "rstream":
-            message = f"RSTREAM of aggregates over a join {_IN_TWO}"
-            statement.refuse(message, statement.emits_at)
         self._check_where(statement)
-        reader = self._staying(statement, items, said.said, said.start, " over a join", _IN_TWO)
-        joined = reader.closed()
+        readers = self._staying(statement, items, said.said, " over a join", _IN_TWO)
+        joined = readers[0].closed()
         assert joined.held is not None
         names = JoinNames(statement.text)
-        names.scope = reader.names.scope
+        names.scope = readers[0].names.scope
         names.held = dict.fromkeys((each.name for each in items), joined.held)
         calls = AggregateCalls(statement, names, self._calls, self._known)
         grouping, _, projections, times = GroupReader(calls).read(UNBOUNDED)
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
-        called = joined.held.called
-        columns = [f"{each.text} AS {identifier(name)}" for each, name in called.items()]
-        query = replace(reader.query((*columns, *reader.stay.columns)), time=LATEST)
-        name = joined.name
-        rows = Input(name, name, reader.stay.window, (), items[0].start, query)
+        made = [each.rows_for(joined.held.called) for each in readers]
+        query = union_of([Part(statement, each, items) for each in made])
+        rows = Input(joined.name, joined.name, readers[0].stay.window, (), items[0].start, query)
         text, emits = statement.text, statement.emits
         return Query((rows,), (), (), (), projections, emits, text, grouping=grouping)
 
@@ -317,59 +321,53 @@ class _Reader:
         statement: Statement,
         items: Sequence[FromItem],
         said: str,
-        start: int,
         of: str = "",
         instead: str = "is not supported yet",
-    ) -> JoinReader:
-        """Return inner joins, or one input, whose rows say how long they stay.
+    ) -> list[JoinReader]:
+        """Return joins, or one input, whose rows say how long they stay.
 
         Args:
             statement: the query.
-            items: of FROM.
+            items: of FROM, and of EXISTS and IN.
             said: what is asked of the rows, for errors.
-            start: the offset of that.
             of: words that say which rows they are.
             instead: what errors say of joins that are refused.
+
+        Returns:
+            One for each alternative of WHERE.
 
         Raises:
             NotSupportedError: a row does not say how long it stays.
         """
         for each in items:
-            if each.kind != "inner":
-                statement.refuse(f"{said} beside {each.said(statement)[0]} {instead}", start)
             if isinstance(each.window, SlideWindow | SessionWindow) or each.window.counts:
                 what = f"{said}{of} with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
             if each.time is None and not each.is_table:
                 which = f"{each.name!r}, which does not keep the event time of a stream,"
                 statement.refuse(f"{said}{of} of {which} {instead}", each.start)
-        where = statement.tree.args.get("where")
-        reader = JoinReader(statement, self._calls, items, derives=False)
-        reader.read([] if where is None else statement.conjuncts(where.this))
-        return reader
+        return self._readers(statement, items, is_relation=True)
 
     def _set(self, operation: SetOperation) -> Part:
         """Read UNION, EXCEPT or INTERSECT."""
-        if operation.emits == "rstream":
-            message = f"RSTREAM of {operation.said} is not supported yet"
-            operation.refuse(message, operation.emits_at)
-        parts, readers = [], []
+        parts: list[Part] = []
+        sides: list[Sequence[Side]] = []
         for each in operation.selects:
-            reader = self._side(each, operation)
-            readers.append(reader)
-            parts.append(Part(each, reader.query(reader.outputs()), reader.relations))
+            made = [(of, of.outputs(tells_instant=True)) for of in self._side(each, operation)]
+            sides.append(made)
+            reader, outputs = made[0]
+            parts.append(Part(each, reader.query(outputs), reader.relations))
         check_widths(parts, operation.said)
         columns = columns_of(parts)
         for name in columns:
             if name.lower().startswith(RESERVED):
                 message = f"{operation.said} has a column of its own called {name!r}"
                 refuse(f"{message}; give this one another name", operation.text, operation.start)
-        outputs = [part.query.projections for part in parts]
-        query = query_of(operation, readers, outputs, [*columns])
+        query = query_of(operation, sides, [*columns])
         return Part(operation, query, [Columns(columns)])
 
-    def _side(self, statement: Statement, operation: SetOperation) -> JoinReader:
-        """Return the joins of one SELECT of a set operation."""
+    def _side(self, statement: Statement, operation: SetOperation) -> list[JoinReader]:
+        """Return the joins of one SELECT of a set operation; see ``_staying``."""
         said = operation.said
         if statement.emits is not None:
             message = f"{statement.emits.upper()} stands around {said}: {statement.emits.upper()}("
@@ -387,7 +385,7 @@ class _Reader:
         if all(each.is_table for each in items):
             message = f"{said} of tables, whose rows come at no instant, is not supported"
             statement.refuse(f"{message}; write [NOT] EXISTS (SELECT …)", items[0].start)
-        return self._staying(statement, items, said, items[0].start)
+        return self._staying(statement, items, said)
 
 
 _IN_TWO = (

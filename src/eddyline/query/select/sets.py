@@ -23,11 +23,12 @@ from eddyline.query.query import (
     Query,
     StayWindow,
 )
-from eddyline.query.select.joined import LATEST, TIME
+from eddyline.query.select.joined import INSTANT, LATEST, TIME
 from eddyline.query.select.statement import SetOperation, identifier
+from eddyline.sql.parsing import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from eddyline.query.query import Window
     from eddyline.query.select.joined import JoinReader, Stay
@@ -40,40 +41,45 @@ RESERVED = SIDE, LATEST, TIME, "__copies"
 """What no output column of a set operation may begin with: its own columns, and those of copies."""
 
 
+Side = tuple["JoinReader", "Sequence[str]"]
+"""Joins of a SELECT, or of an alternative of its WHERE, and the output columns."""
+
+
 def query_of(
-    operation: SetOperation,
-    readers: Sequence[JoinReader],
-    outputs: Sequence[Sequence[str]],
-    names: Sequence[str],
+    operation: SetOperation, sides: Sequence[Sequence[Side]], names: Sequence[str]
 ) -> Query:
     """Return the query of a set operation.
 
     Args:
         operation: the operation.
-        readers: the joins of its SELECTs, in the order of the text.
-        outputs: the output columns of each SELECT.
+        sides: its SELECTs, in the order of the text, each with its alternatives.
         names: what the columns are called.
     """
-    stays = [each.stay for each in readers]
+    stays = [each[0][0].stay for each in sides]
     # Rows of a join have columns for their windows; those of SELECTs with one window need none.
     is_one = all(each.n_streams == 1 and each.window == stays[0].window for each in stays)
     windows = [] if is_one else [window for each in stays for _, window in each.ends]
+    instants = instants_of(operation, [each[0][1] for each in sides])
     parts, n_before = [], 0
-    for number, (reader, stay) in enumerate(zip(readers, stays, strict=True)):
-        times = ["NULL"] * len(windows)
-        if windows:
-            times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
-        n_before += len(stay.ends)
-        added = [*(f"{text} AS {TIME}{at}" for at, text in enumerate(times)), f"{number} AS {SIDE}"]
-        columns = (*outputs[number], *added, f"{stay.latest} AS {LATEST}")
-        parts.append(replace(reader.query(columns), time=LATEST))
+    for number, side in enumerate(sides):
+        for reader, outputs in side:
+            times, stay = ["NULL"] * len(windows), reader.stay
+            if windows:
+                times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
+            added = [f"{text} AS {TIME}{at}" for at, text in enumerate(times)]
+            own = (*added, f"{number} AS {SIDE}", f"{stay.latest} AS {LATEST}")
+            columns = (*_without(instants, outputs), *own)
+            parts.append(replace(reader.query(columns), time=LATEST))
+        n_before += len(stays[number].ends)
     inputs = tuple(each for part in parts for each in part.inputs)
     text = operation.text
     rows = Query(inputs, (), (), (), parts[0].projections, None, text, parts=tuple(parts))
     window = stays[0].window if is_one else _together(stays, windows)
     read = Input(operation.said, operation.said, window, (), operation.start, rows)
-    groups = tuple((f"{GROUP}{at}", identifier(name)) for at, name in enumerate(names))
-    shown = tuple(f"{group} AS {name}" for group, name in groups)
+    compared = _without(instants, names)
+    groups = tuple((f"{GROUP}{at}", identifier(name)) for at, name in enumerate(compared))
+    texts = {name: group for group, name in groups}
+    shown = tuple(f"{texts.get(name, INSTANT)} AS {name}" for name in map(identifier, names))
     selects = operation.selects
     calls = [
         AggregateCall("count", (), f"{CALL}{at}", where=f"{SIDE} = {at}")
@@ -81,8 +87,33 @@ def query_of(
     ]
     columns_of = {id(each): call.column for each, call in zip(selects, calls, strict=True)}
     n_times = _n_times(operation, columns_of)
-    grouping = Grouping(groups, tuple(calls), f"{n_times} > 0", n_times * operation.is_all)
+    grouping = Grouping(groups, tuple(calls), copies=n_times)
     return Query((read,), (), (), (), shown, operation.emits, text, grouping=grouping)
+
+
+def instants_of(operation: SetOperation, outputs: Sequence[Sequence[str]]) -> frozenset[int]:
+    """Return the places of output columns that are the instant of a result, and no part of rows.
+
+    Raises:
+        QueryError: they are in other places in another SELECT, or there is no other column.
+    """
+    places = [
+        frozenset(at for at, text in enumerate(each) if text.startswith(f"{INSTANT} AS "))
+        for each in outputs
+    ]
+    selects = zip(operation.selects, places, strict=True)
+    other = next((select for select, each in selects if each != places[0]), None)
+    if other is not None:
+        message = f"{INSTANT} is the instant of a result of {operation.said}, so it stands in"
+        refuse(f"{message} the same place of each SELECT", operation.text, other.own[0].start)
+    if places[0] and len(places[0]) == len(outputs[0]):
+        message = f"{operation.said} compares columns, and {INSTANT} is none of them; add one"
+        refuse(message, operation.text, operation.start)
+    return places[0]
+
+
+def _without(places: Collection[int], columns: Sequence[str]) -> list[str]:
+    return [each for at, each in enumerate(columns) if at not in places]
 
 
 def _together(stays: Sequence[Stay], windows: Sequence[Window]) -> Window:

@@ -93,9 +93,10 @@ class Exists:
     is_negated: bool
     compared: Sequence[Expr] = ()
     """The values before IN; none of EXISTS."""
-    asks: Literal["equal", "unknown", "null", "any"] = "equal"
+    asks: Literal["equal", "unknown", "possible", "null", "any"] = "equal"
     """Which rows of the SELECT are asked for: those whose values equal the values before IN; those
-    of which that is unknown; those with a NULL value; or, if the value before IN is NULL, all."""
+    of which that is unknown; those of which one of the two holds; those with a NULL value; or, if
+    the value before IN is NULL, all."""
 
     @property
     def said(self) -> str:

@@ -635,7 +635,7 @@ class AggregateOperator(AggregatingOperator):
         self.partials = self.partials_of(self.calls)
         self.compares = self.emits == "istream" and shows_changes(step, self.calls)
         """Whether tasks see which results changed, and tell none of before."""
-        self.gives_all = not (self._tells_old or step.having)
+        self.gives_all = not (self._tells_old or step.having or step.copies)
         counted = self.counted
         self._tells_time = counted is not None and not counted.spans and tells_time(step, self.time)
         """Whether a window has the newest row of a partition alone, and results say when it was."""
@@ -799,7 +799,8 @@ class AggregateOperator(AggregatingOperator):
     @cached_property
     def result_step(self) -> ArrowStep | None:
         """How output columns are made that are groups, values and parts of the window."""
-        if self._tells_old or self.step.having or isinstance(self.window, SessionWindow):
+        drops = self.step.having or self.step.copies
+        if self._tells_old or drops or isinstance(self.window, SessionWindow):
             return None
         shape = self.shape(self.rows_shape)
         picked = picked_columns(self.step.projections, self.plain_fields, shape)
@@ -879,6 +880,9 @@ class AggregateOperator(AggregatingOperator):
         results = self._values.over(found)
         if self.step.having:
             results = results.where(self.step.having)
+        if self.step.copies:
+            copies = F.explode(F.expr(f"sequence(1L, {self.step.copies})"))
+            results = results.where(f"{self.step.copies} > 0").withColumn(COPIES, copies)
         return self._output.over(results)
 
     @cached_property

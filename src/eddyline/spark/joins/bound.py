@@ -17,9 +17,8 @@ from eddyline.joins.plan import PartnerPlan
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LONGEST
-from eddyline.query.select.statement import identifier
+from eddyline.query.result_times import ResultTimes, TimedInput
 from eddyline.query.steps import (
-    ABSENT,
     FilterStep,
     ProjectStep,
     ReadStep,
@@ -188,27 +187,18 @@ class BoundJoin:
         return replace(rule, told=frozenset(each.name for each in timed if each.made is not None))
 
     @cached_property
-    def times(self) -> dict[str, int]:
-        """The event times of the streams in results, qualified, and how far back they may be (µs).
-
-        A result comes to be with its latest row, which meets the others in their windows. A row
-        without a partner is a result once its window has passed; its partner is ``ABSENT``.
-        """
+    def times(self) -> ResultTimes | None:
+        """The event times among the columns of results; None if these come as others leave."""
         if self.step.emits != "istream":
-            return {}
-        first = self.inputs[0].name
-        lags = {each.name: each.window.length for each in self.inputs}
-        if len(self.timed) == 1:  # its row is the latest one, and waits for no row of a table
-            lags = dict.fromkeys(self.timed, 0)
-        elif self.step.kind != "inner":
-            lags = {first: min(lags[first] + 1, LONGEST)}
-            if self.step.kind == "left":
-                lags[self.inputs[1].name] = ABSENT
-        return {
-            f"{identifier(each.name)}.{identifier(each.time)}": lags[each.name]
+            return None
+        timed = [
+            TimedInput(
+                each.name, each.time, each.window.length, each.made.times if each.made else None
+            )
             for each in self.inputs
-            if each.time is not None and each.name in lags
-        }
+            if each.time is not None
+        ]
+        return ResultTimes.of_join(self.step.kind, timed)
 
     @property
     def is_ordered(self) -> bool:

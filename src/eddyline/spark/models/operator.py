@@ -63,7 +63,7 @@ from eddyline.spark.union import KEPT, MICROS, OWN, part_of
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
@@ -111,7 +111,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         self.planning = AskingChoice(options, step.plan.node)
         """Estimates what steps give, and plans what joins ask."""
         self.time: str | None = None
-        self.times: Mapping[str, int] = {}
+        self.times = None
         self._arriving: Arriving | None = None
         if len(step.inputs) > 1:
             self._of_several(site)
