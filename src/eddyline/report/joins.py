@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.joins.plan import BROADCAST, BUCKETS
 from eddyline.joins.view import JoinRecord
 from eddyline.report.clock import learned_tables
-from eddyline.report.decisions import last_change
+from eddyline.report.decisions import ROUTING, last_change
 from eddyline.report.formatting import (
     TIMES,
     UNKNOWN,
@@ -167,7 +167,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
         *_caches(view),
         *constraint_sections(view, points),
         *map(_order, ran),
-        *last_change(history.last(*CHANGES, components=components), WORDINGS),
+        *last_change(history.last(*CHANGES, components=components), wordings_of(view)),
         *notes(view.notes),
         Section("what the words mean", (Facts((*WORDS, *constraint_words(view))),), is_aside=True),
     ]
@@ -228,7 +228,7 @@ def _lead(
                 Tile("Rows that are cold", newest.n_cold, "count", size(newest.cold_bytes))
             )
     tiles += [tile for each in ran for tile in each.tiles()]
-    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=WORDINGS)
+    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=wordings_of(view))
 
 
 def summary(view: JoinView) -> list[str]:
@@ -563,6 +563,11 @@ def _shape(parts: Iterable[int]) -> str:
 
 WORDINGS = {("join", "grid"): Wording(_grid_text)}
 """Words for decisions."""
+
+
+def wordings_of(view: JoinView) -> dict[tuple[str, str], Wording]:
+    """Return the words for decisions, those on the classes of rows of each input included."""
+    return WORDINGS | {(f"routes {each.name}", "routes"): ROUTING for each in view.pipelines}
 
 
 # -- what constraints keep cold, or drop --------------------------------------------------------

@@ -77,7 +77,7 @@ def _hashed(column: pa.StringArray) -> Floats:
     if not len(encoded.dictionary):
         return np.full(len(column), np.nan)
     places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    found = _hashes(encoded.dictionary)[places]
+    found: Floats = _hashes(encoded.dictionary)[places]
     if column.null_count:
         found[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return found

@@ -40,16 +40,17 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.stats.profile import Order
 
-ROUTE_NS = 60.0
-"""Cost of finding the class of a row, and of taking rows apart by class (ns per row)."""
+ROUTE_NS = 120.0
+"""Cost of finding the class of a row, of taking rows apart by class, and of a look-up that is no
+longer in the order of keys (ns per row)."""
 
-CALL_NS = 60_000.0
+CALL_NS = 100_000.0
 """Cost of one more look-up of many rows in a window, whatever their number (ns)."""
 
 KEPT = 0.8
 """Weight of the measured work of a batch one batch later."""
 
-MAX_THINKING = 0.005
+MAX_THINKING = 0.01
 """Most time that the driver takes to learn classes, as a share of the time of the tasks."""
 
 MOST_OWED = 64.0
@@ -144,7 +145,8 @@ class ProbeRoutes(Choice):
         self._thinking.earn(fresh.ns)
         if mine:
             self._observe(mine)
-        if self.is_held or not may_change or not (self.loop.is_due and self._thinking.may):
+        is_due = self.loop.is_due and self._thinking.may and self._n.any()
+        if self.is_held or not may_change or not is_due:
             return []
         with self._thinking.spending():
             prices = self._prices(order)
@@ -170,12 +172,13 @@ class ProbeRoutes(Choice):
     def _prices(self, order: Order) -> Prices:
         """Return what a look-up of a row takes, with one row that it makes, and what routing does.
 
-        A row that comes and one that is made cost about as much.
+        A row that comes and one that is made cost about as much. A window that no row has reached
+        costs what the others do.
         """
         known = self._n > 0.0
-        costs = np.full(len(self._n), CALL_NS if not known.any() else np.nan)
+        costs = np.full(len(self._n), self._ns.sum() / self._n.sum())
         np.divide(self._ns, self._n, out=costs, where=known)
-        costs = np.where(np.isnan(costs), np.nanmean(costs), np.maximum(costs, 1.0))
+        costs = np.maximum(costs, 1.0)
         calls_ns = CALL_NS * len(costs)
         return Prices(order, costs, ROUTE_NS, calls_ns / max(self.loop.batch_rows, 1.0))
 
