@@ -9,14 +9,15 @@ time.
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import fs
 from tests.oracles.star import StarStream
 
 from benchmarks.harness.scenario import Measurement, Runs, Settings
@@ -25,14 +26,17 @@ from benchmarks.harness.timing import interleaved, paired_ratio, times_told
 from benchmarks.routing.counted import JOIN_NS, PAPER_ROWS, SIZES, ceiling
 from eddyline.data.arrays import Ints
 from eddyline.joins.graph import JoinGraph
+from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.orders.class_orders import ClassOrders, RowAttribute
 from eddyline.joins.orders.classes import Readable
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_profiling import drop_samples
-from eddyline.joins.plan import JoinProfile, JoinWork
+from eddyline.joins.plan import BatchPlan, JoinProfile, JoinWork
 from eddyline.options import JoinOptions
 from eddyline.query.attributes import candidates
+from eddyline.state.bucket_state import BucketState
+from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
 
 N_BATCHES = 10
@@ -44,9 +48,9 @@ SPREAD = 7919
 MILLION = 1_000_000
 
 
-def _run(codes: dict[int, Ints], payload: dict[str, Any], start: int) -> SortedRun:
+def _rows(codes: dict[int, Ints], payload: dict[str, Any], start: int) -> Rows:
     n = next(iter(codes.values())).size
-    return SortedRun.of(Rows(codes, np.full(n, start), np.full(n, FOREVER), pa.table(payload)))
+    return Rows(codes, np.full(n, start), np.full(n, FOREVER), pa.table(payload))
 
 
 @dataclass
@@ -74,26 +78,36 @@ class Join:
         attributes = candidates(dict.fromkeys(self.star.attributes, "bigint"), 16)
         places = tuple(RowAttribute(each.name) for each in attributes)
         self.readable = {"s": Readable(attributes, places)}
+        self.folder = tempfile.TemporaryDirectory(prefix="eddyline_star_")
+        self.place = ManifestFolder(fs.LocalFileSystem(), self.folder.name).place("join")
+
+    def plan(self, number: int, loop: JoinLoop) -> BatchPlan:
+        """Return the way of a batch; rows of the stream are not kept."""
+        lengths, horizons = dict.fromkeys(self.graph.inputs, FOREVER), {"s": None}
+        at = number, self.graph, loop.plan, lengths, {}, horizons
+        return BatchPlan(*at, probing=loop.probing(), classes=loop.classes)
 
     @cached_property
-    def windows(self) -> dict[str, tuple[SortedRun, ...]]:
-        """The tables, each of them one run."""
+    def state(self) -> BucketState:
+        """The tables, as a bucket keeps them."""
         keys = np.repeat(np.arange(self.n_keys), self.fan_out) * SPREAD
-        made = {name: (_run({f: keys}, {"v": keys}, ALWAYS),) for f, name in enumerate(self.tables)}
-        return {"s": (), **made}
+        made = {name: _rows({f: keys}, {"v": keys}, ALWAYS) for f, name in enumerate(self.tables)}
+        loop = JoinLoop(self.graph, JoinOptions(adaptive=False))
+        task = BucketBatch(self.plan(0, loop), self.place, BucketState())
+        for _ in task.run(made):
+            pass
+        return task.report.after
 
     @cached_property
-    def batches(self) -> list[SortedRun]:
+    def batches(self) -> list[Rows]:
         """The rows of the stream."""
         rows = self.star.draw(self.n_rows)
-        keys = (rows.keys % self.n_keys + self.n_keys * rows.drops) * SPREAD
-        if self.n_keys > keys.max(initial=0) // SPREAD:
-            drawn = np.random.default_rng([self.star.seed, 5]).integers(0, self.n_keys, keys.shape)
-            keys = (drawn + self.n_keys * rows.drops) * SPREAD
+        drawn = np.random.default_rng([self.star.seed, 5]).integers(0, self.n_keys, rows.keys.shape)
+        keys = (drawn + self.n_keys * rows.drops) * SPREAD
         values = rows.values.astype(np.int64)
         parts = np.array_split(np.arange(self.n_rows), N_BATCHES)
         return [
-            _run(
+            _rows(
                 {f: np.ascontiguousarray(keys[part, f]) for f in range(self.star.n_filters)},
                 dict(zip(self.star.attributes, values[part].T, strict=True)),
                 number,
@@ -110,6 +124,7 @@ class Ran:
     by: list[str] = field(default_factory=list)
     """The column that told the classes of a batch; empty if none did."""
     join_s: list[float] = field(default_factory=list)
+    """The work of the bucket, sampling left out."""
     learn_s: list[float] = field(default_factory=list)
     """Sampling and deciding."""
     route_s: list[float] = field(default_factory=list)
@@ -126,40 +141,35 @@ def run(join: Join, *, routing: bool, declared_ns: float = 0.0, seed: int = 0) -
     """Join all batches of a stream; a look-up costs what is declared, or what it is measured to."""
     options = JoinOptions(routing=routing, seed=seed)
     loop = JoinLoop(join.graph, options, frozenset(join.tables), join.readable)
-    ran = Ran()
-    for number, new in enumerate(join.batches):
-        work, news, classes = JoinWork(), {"s": new}, loop.classes
+    ran, state = Ran(), join.state
+    for number, rows in enumerate(join.batches):
+        plan = join.plan(number, loop)
         started = time.process_time()
-        found = results(join.graph, loop.plan, join.windows, news, work, classes=classes)
-        ran.n_results += sum(table.num_rows for table in found)
-        ran.join_s.append(time.process_time() - started)
-        ran.look_ups.append(sum(done.n_in for done in work.probes.values()))
-        ran.by.append(classes["s"].table.attribute if classes else "")
-        ns = round(1e9 * ran.join_s[-1])
+        task = BucketBatch(plan, join.place, state)
+        ran.n_results += sum(table.num_rows for table in task.run({"s": rows}))
+        took_s, report = time.process_time() - started, task.report
+        sampled_s = sum(each.ns for each in report.samples) / 1e9
+        ran.look_ups.append(sum(done.n_in for done in report.work.probes.values()))
+        ran.by.append(plan.classes["s"].table.attribute if plan.classes else "")
         if declared_ns:
-            for done in work.probes.values():
+            for done in report.work.probes.values():
                 done.ns = round(declared_ns * (done.n_in + done.n_out) / 2)
-            ns = round(declared_ns * ran.look_ups[-1])
+            report.ns = round(declared_ns * ran.look_ups[-1])
         started = time.process_time()
-        probing = loop.probing()
-        samples = () if probing is None else tuple(_samples(probing, join, news, number))
-        loop.step(JoinProfile(samples, work, ns=ns), number)
-        ran.learn_s.append(time.process_time() - started)
-        ran.route_s.append(_parted(classes.get("s"), new))
+        loop.step(JoinProfile.of([report]), number)
+        ran.join_s.append(took_s - sampled_s)
+        ran.learn_s.append(sampled_s + time.process_time() - started)
+        ran.route_s.append(_parted(plan.classes.get("s"), rows))
     return ran
 
 
-def _samples(probing: Any, join: Join, news: dict[str, SortedRun], number: int) -> Iterator[Any]:
-    return drop_samples(probing, join.graph, join.windows, news, number)
-
-
-def _parted(classes: ClassOrders | None, new: SortedRun) -> float:
+def _parted(classes: ClassOrders | None, rows: Rows) -> float:
     """Return the time of finding the classes of rows, and of taking the rows of each (s)."""
     if classes is None:
         return 0.0
     started = time.process_time()
-    for places in classes.groups(new.rows):
-        _ = new.rows.starts[places], new.rows.ends[places]
+    for places in classes.groups(rows):
+        _ = rows.starts[places], rows.ends[places]
     return time.process_time() - started
 
 
@@ -187,7 +197,7 @@ def classifiers(settings: Settings) -> Measurement:
         for n in SIZES:
             kinds = {"right": 0, "wrong": 0, "none": 0}
             saved, knows = [], []
-            for seed in settings.seeds(10, 2):
+            for seed in settings.seeds(5, 2):
                 star = StarStream.random(n, seed)
                 off, on = _both(Join(star, n_rows), JOIN_NS, seed)
                 for column, look_ups in zip(on.by, on.look_ups, strict=True):
@@ -294,7 +304,7 @@ def neutral(settings: Settings) -> Measurement:
     def rows(number: int) -> SortedRun:
         codes = rng.integers(0, n_rows, n_rows)
         payload = {"k": codes, "v": rng.integers(0, 9, n_rows), "w": rng.integers(0, 99, n_rows)}
-        return _run({0: codes}, payload, number)
+        return SortedRun.of(_rows({0: codes}, payload, number))
 
     windows = {name: (rows(0), rows(1)) for name in names}
     batches = [{name: rows(2 + number) for name in names} for number in range(N_BATCHES)]

@@ -164,7 +164,7 @@ def star(settings: Settings) -> Measurement:
     """A stream of the paper's best case joins eight tables, ten batches."""
     n_rows = settings.pick(1_000_000, 100_000)
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in STAR_KEYS}
-    for number in range(settings.pick(4, 2)):
+    for number in range(settings.pick(3, 2)):
         for name in STAR_KEYS if number % 2 else reversed(STAR_KEYS):
             ran = _star_run(n_rows, name)
             if number:

@@ -44,6 +44,9 @@ whatever it is joined with."""
 N_WARM = 4
 """Rows that are looked up before the clock runs: the first look-ups are slow."""
 
+ROWS_OF_CLASSES, MOST_OF_CLASSES = 100, 1_000
+"""Where classes are learned, one of so many new rows is sampled, and so many at most."""
+
 MOST_TOLD = 255
 """Most partners of a row that are told where classes are learned."""
 
@@ -56,7 +59,8 @@ class DropProbing:
     """The choice of the new rows of a batch that are profiled, and of what they probe."""
 
     n_rows: int
-    """Most sampled rows of each input, per bucket and batch (≥ 1)."""
+    """Most sampled rows of each input, per bucket and batch (≥ 1); where classes are learned, a
+    share of the rows if that is more."""
     ways: Mapping[str, WayFilters]
     """The filters of each pipeline that is profiled."""
     seed: int = 0
@@ -149,14 +153,17 @@ class _Profiler:
     def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
         """Return the outcomes of some rows; None if they have no partner in the head."""
         started, filters = time.perf_counter_ns(), self.probing.ways[name]
-        rows = places(len(new), self.probing.n_rows, seed)
+        most = self.probing.n_rows
+        if self.probing.attributes.get(name):
+            most = max(most, min(len(new) // ROWS_OF_CLASSES, MOST_OF_CLASSES))
+        rows = places(len(new), most, seed)
         units = np.arange(rows.size)
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
         first = Composites({SEED: units}, codes, new.rows.starts[rows], new.rows.ends[rows])
         prob, pairs = rows.size / len(new), self._pairs(name, first)
         bound, of_row = (name, *filters.head), rows
         for at, other in enumerate(filters.head):
-            first, share, units = self._behind(first, bound[: at + 1], other, seed)
+            first, share, units = self._behind(first, bound[: at + 1], other, seed, most)
             prob, of_row = prob * share, of_row[units]
         if not len(first) and not pairs:
             return None
@@ -200,11 +207,11 @@ class _Profiler:
         return found, {name: texts for name, texts in labels.items() if texts}
 
     def _behind(
-        self, first: Composites, bound: tuple[str, ...], other: str, seed: int
+        self, first: Composites, bound: tuple[str, ...], other: str, seed: int, most: int
     ) -> tuple[Composites, float, NDArray[np.int64]]:
         """Return combinations of the rows with one more input, their share, and whose they are."""
         found = self._partners(first, bound, other, len(first)).join(self._keys(first, other))
-        chosen = places(len(found), self.probing.n_rows, seed)
+        chosen = places(len(found), most, seed)
         taken = replace(found.take(chosen), rows={SEED: np.arange(chosen.size)})
         return taken, chosen.size / max(len(found), 1), found.rows[SEED][chosen]
 
