@@ -27,23 +27,24 @@ from benchmarks.routing.counted import JOIN_NS, PAPER_ROWS, SIZES, ceiling
 from eddyline.data.arrays import Ints
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.operator.pipeline import results
 from eddyline.joins.orders.class_orders import ClassOrders, RowAttribute
 from eddyline.joins.orders.classes import Readable
 from eddyline.joins.orders.pipelines import JoinLoop
-from eddyline.joins.orders.probe_profiling import drop_samples
-from eddyline.joins.plan import BatchPlan, JoinProfile, JoinWork
+from eddyline.joins.plan import BatchPlan, JoinProfile
 from eddyline.options import JoinOptions
 from eddyline.query.attributes import candidates
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
-from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
+from eddyline.state.rows import ALWAYS, FOREVER, Rows
 
 N_BATCHES = 10
 """Batches of a stream."""
 
 SPREAD = 7919
 """Keys are so far apart."""
+
+SPAN = 1_000
+"""Event time of a batch of ``neutral``, and length of its windows (µs)."""
 
 MILLION = 1_000_000
 
@@ -83,9 +84,15 @@ class Join:
 
     def plan(self, number: int, loop: JoinLoop) -> BatchPlan:
         """Return the way of a batch; rows of the stream are not kept."""
-        lengths, horizons = dict.fromkeys(self.graph.inputs, FOREVER), {"s": None}
-        at = number, self.graph, loop.plan, lengths, {}, horizons
-        return BatchPlan(*at, probing=loop.probing(), classes=loop.classes)
+        return BatchPlan(
+            number,
+            self.graph,
+            loop.plan,
+            dict.fromkeys(self.graph.inputs, FOREVER),
+            horizons={"s": None},
+            probing=loop.probing(),
+            classes=loop.classes,
+        )
 
     @cached_property
     def state(self) -> BucketState:
@@ -212,14 +219,14 @@ def classifiers(settings: Settings) -> Measurement:
                 "saved": round(float(np.mean(saved)), 2),
                 "knows": round(float(np.mean(knows)), 2),
             }
-    total = sum(row["look_ups"] for row in table.values())
-    wrong = sum(row["wrong"] * row["look_ups"] for row in table.values()) / total
+    n_all = sum(row["look_ups"] for row in table.values())
+    wrong = sum(row["wrong"] * row["look_ups"] for row in table.values()) / n_all
     told = "; ".join(
         f"{name}: {row['right']} right, {row['none']} before any, saves {row['saved']} of "
         f"{row['knows']}"
         for name, row in table.items()
     )
-    note = f"% of {total:,} look-ups; paper 6.4 % wrong of 16 million; {told}"
+    note = f"% of {n_all:,} look-ups; paper 6.4 % wrong of 16 million; {told}"
     return Measurement(round(wrong, 3), note, {"percent": table})
 
 
@@ -301,25 +308,34 @@ def neutral(settings: Settings) -> Measurement:
     readable = dict.fromkeys(names, Readable(attributes, places, {0: frozenset({"k"})}))
     rng = np.random.default_rng(0)
 
-    def rows(number: int) -> SortedRun:
+    def rows(number: int) -> Rows:
         codes = rng.integers(0, n_rows, n_rows)
         payload = {"k": codes, "v": rng.integers(0, 9, n_rows), "w": rng.integers(0, 99, n_rows)}
-        return SortedRun.of(_rows({0: codes}, payload, number))
+        starts = SPAN * number + rng.integers(0, SPAN, n_rows)
+        return Rows({0: codes}, starts, starts + SPAN, pa.table(payload))
 
-    windows = {name: (rows(0), rows(1)) for name in names}
-    batches = [{name: rows(2 + number) for name in names} for number in range(N_BATCHES)]
+    batches = [{name: rows(number) for name in names} for number in range(N_BATCHES)]
 
     def joined(*, routing: bool) -> None:
         loop = JoinLoop(graph, JoinOptions(routing=routing), readable=readable)
-        for number, news in enumerate(batches):
-            work, started = JoinWork(), time.process_time_ns()
-            for _ in results(graph, loop.plan, windows, news, work, classes=loop.classes):
-                pass
-            probing, samples = loop.probing(), ()
-            if probing is not None:
-                samples = tuple(drop_samples(probing, graph, windows, news, number))
-            ns = time.process_time_ns() - started
-            loop.step(JoinProfile(samples, work, ns=ns), number)
+        state = BucketState()
+        with tempfile.TemporaryDirectory(prefix="eddyline_star_") as folder:
+            place = ManifestFolder(fs.LocalFileSystem(), folder).place("join")
+            for number, news in enumerate(batches):
+                plan = BatchPlan(
+                    number,
+                    graph,
+                    loop.plan,
+                    dict.fromkeys(names, SPAN),
+                    horizons=dict.fromkeys(names, SPAN * number - 1),
+                    probing=loop.probing(),
+                    classes=loop.classes,
+                )
+                task = BucketBatch(plan, place, state)
+                for _ in task.run(news):
+                    pass
+                state = task.report.after
+                loop.step(JoinProfile.of([task.report]), number)
 
     times = interleaved(
         {"off": lambda: joined(routing=False), "on": lambda: joined(routing=True)},
