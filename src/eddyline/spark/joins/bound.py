@@ -89,7 +89,7 @@ class BoundJoin:
     @cached_property
     def filter_options(self) -> FilterOptions:
         """The way in which the order of predicates over one input is learned."""
-        return FilterOptions.taken(self.left)[0]
+        return FilterOptions.taken({**self.left, "routing": self.options.routing})[0]
 
     @cached_property
     def source(self) -> Source:
