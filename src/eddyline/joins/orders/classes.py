@@ -40,12 +40,15 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.stats.profile import Order
 
-ROUTE_NS = 120.0
+ROUTE_NS = 200.0
 """Cost of finding the class of a row, of taking rows apart by class, and of a look-up that is no
 longer in the order of keys (ns per row)."""
 
 CALL_NS = 100_000.0
 """Cost of one more look-up of many rows in a window, whatever their number (ns)."""
+
+LEAST_OF_ROWS = 0.25
+"""Least share of the time of look-ups that is of their rows, whatever calls seem to take."""
 
 KEPT = 0.8
 """Weight of the measured work of a batch one batch later."""
@@ -141,7 +144,7 @@ class ProbeRoutes(Choice):
         ]
         self.loop.count(n_rows, max(1, fresh.n_buckets) if n_rows else 0)
         self.loop.reordered(order)
-        self._count_work(fresh.work)
+        self._count_work(fresh.work, max(1, fresh.n_buckets))
         self._thinking.earn(fresh.ns)
         if mine:
             self._observe(mine)
@@ -162,11 +165,16 @@ class ProbeRoutes(Choice):
                 if len(known) < MOST_LABELS:
                     known.update(texts)
 
-    def _count_work(self, work: JoinWork) -> None:
+    def _count_work(self, work: JoinWork, n_buckets: int) -> None:
+        """Take in what look-ups took beyond their calls, which rows do not add to."""
+        n_groups = 1 if self.loop.table is None else self.loop.table.n_groups
+        calls_ns = CALL_NS * n_buckets * n_groups
         for at, name in enumerate(self.loop.filter_ids):
             done = work.probes.get((self.filters.pipeline, name))
             if done is not None and done.n_in:
-                self._ns[at] = KEPT * self._ns[at] + done.ns
+                self._ns[at] = KEPT * self._ns[at] + max(
+                    done.ns - calls_ns, LEAST_OF_ROWS * done.ns
+                )
                 self._n[at] = KEPT * self._n[at] + (done.n_in + done.n_out) / 2.0
 
     def _prices(self, order: Order) -> Prices:
