@@ -175,12 +175,12 @@ def loop_of(**options):
     return JoinLoop(STAR, JoinOptions(**options), frozenset(NAMES[1:]), readable())
 
 
-def joined(loop, star, news, *, ns_per_combination=2000):
+def joined(loop, star, news, *, ns_per_combination=2000, call_ns=0):
     """Join a batch as the loop says; its results, and its work at a price for each combination."""
     work, classes = JoinWork(), loop.classes
     found = list(results(STAR, loop.plan, star.windows, news, work, classes=classes))
     for done in work.probes.values():
-        done.ns = ns_per_combination * (done.n_in + done.n_out) // 2
+        done.ns = call_ns + ns_per_combination * (done.n_in + done.n_out) // 2
     return found, work
 
 
@@ -188,12 +188,12 @@ def n_looked_up(work):
     return sum(done.n_in for done in work.probes.values())
 
 
-def live(loop, star, n_batches, *, n_rows=20_000, first=0):
+def live(loop, star, n_batches, *, n_rows=20_000, first=0, **prices):
     """Batches of a loop; the journal, and the look-ups per row in each."""
     journal, looked_up = [], []
     for batch_id in range(first, first + n_batches):
         news = star.news(n_rows)
-        _, work = joined(loop, star, news)
+        _, work = joined(loop, star, news, **prices)
         looked_up.append(n_looked_up(work) / n_rows)
         samples = drop_samples(loop.probing(), STAR, star.windows, news, batch_id)
         journal += loop.step(JoinProfile(tuple(samples), work, ns=10**12), batch_id)
@@ -254,6 +254,10 @@ def test_the_router_is_left_out_where_nothing_differs_or_calls_cost_more():
     assert not loop.classes
     # The calls for other orders take longer than a batch of few rows.
     journal, _ = live(loop := loop_of(), Star(DROPPING), 12, n_rows=150)
+    assert not journal
+    # What looks dear is the call, which each class makes anew.
+    prices = {"ns_per_combination": 20, "call_ns": 300_000}
+    journal, _ = live(loop := loop_of(), Star(DROPPING), 8, n_rows=4_000, **prices)
     assert not journal
     journal, _ = live(loop := loop_of(routing=False), Star(DROPPING), 4)
     assert not journal
