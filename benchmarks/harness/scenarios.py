@@ -33,7 +33,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "recurring",
         "recurring_kinds",
     ),
-    "routing": ("counted", "spark"),
+    "routing": ("counted", "joins", "spark"),
     "sharing": ("paper", "methods", "numbers", "few", "lane", "floors", "sigma", "automaton"),
     "joins": (
         "chained",

@@ -165,6 +165,9 @@ class JoinOptions(_Keywords):
     no table to the rows."""
     buckets: int | None = None
     """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
+    routing: bool = True
+    """Whether classes of the rows of an input may probe the others in orders of their own, where
+    that pays."""
     caches: bool = False
     """Whether joined rows may be kept by key where that saves more than it costs."""
     cache_bytes: int = 64 << 20

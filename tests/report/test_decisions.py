@@ -9,8 +9,7 @@ from eddyline.aggregates.loop import AggregateProfile, AggregateView
 from eddyline.options import FilterOptions
 from eddyline.ordering.protocol import rivals
 from eddyline.report.aggregates import sections
-from eddyline.report.decisions import decision_texts, last_change, sentence
-from eddyline.report.filters import ROUTING
+from eddyline.report.decisions import ROUTING, decision_texts, last_change, sentence
 from eddyline.report.formatting import Wording
 from eddyline.report.joins import WORDINGS
 from eddyline.report.sections import Section, arranged

@@ -9,7 +9,6 @@ from itertools import cycle
 import pytest
 
 from eddyline.filters.binding import Pinned
-from eddyline.filters.loop import RouteView
 from eddyline.query.conditions import SkippedRule
 from eddyline.report import filters, joins, rules
 from eddyline.report.progress import progress_lines
@@ -18,6 +17,7 @@ from eddyline.report.terminal import batch_line, explain
 from eddyline.rules.view import NativeView, RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import BatchRecord
+from eddyline.runtime.route_loop import RouteView
 from tests.report.fakes import a_block, a_join_run, a_join_view, a_run, a_view, run_of
 from tests.report.pages import EVIL, check_harmless, elements_of, figures_of, page_of
 from tests.report.test_rules import a_rule_view

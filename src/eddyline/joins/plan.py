@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eddyline.constraints.bounds import Disorder
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.graph import JoinGraph, UniqueKey
+    from eddyline.joins.orders.class_orders import ClassOrders
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
     from eddyline.query.query import JoinKind
     from eddyline.state.event_time import EventTime, OrderPlan
@@ -417,6 +418,8 @@ class BatchPlan:
     """Use of caches of joined rows; none if omitted."""
     probing: DropProbing | None = None
     """Choice of the new rows that are profiled; None if none is."""
+    classes: Mapping[str, ClassOrders] = field(default_factory=dict)
+    """By input whose classes of new rows have orders of their own: these."""
 
     def stays(self, name: str) -> int:
         """Return how long after its event time a row of an input leaves its own window (µs)."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from eddyline.joins.arrival_order import ClusterView
     from eddyline.joins.leaving import InputDiscards
+    from eddyline.joins.orders.classes import ClassView
     from eddyline.joins.tables import DropView
     from eddyline.joins.tiers import DoneRows, TierView
     from eddyline.state.run_files import RunFile
@@ -171,6 +172,8 @@ class PipelineView:
     """In the order in force."""
     written: tuple[str, ...]
     """The order as written."""
+    classes: tuple[ClassView, ...] = ()
+    """The orders of classes of its rows, where they differ."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@
 * ``choice_sections``: the plan in force of each choice, and whether it may change.
 * ``pin_lines``, ``pin_sections``: plans that a person pinned, and what the evidence says of them.
 * ``log_sections``: what adapting brought, from the log of plans.
+* ``ROUTING``: the words of classes of rows.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from eddyline.report.formatting import (
     significant,
     size,
     times,
+    value_text,
 )
 from eddyline.report.sections import Facts, Section, Text
 from eddyline.runtime.by_hand import BY_PERSON
@@ -465,3 +467,21 @@ def _recalls(view: LogView) -> str:
         return ""
     right = f"{counted(view.n_right, 'plan')} recalled"
     return f"{right}, {count(view.n_mistaken)} by mistake" if view.n_mistaken else right
+
+
+def _routes_text(plan: Any) -> str:
+    if not isinstance(plan, dict):
+        return value_text(plan)
+    return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
+
+
+def _told_by(filters: Mapping[str, Any]) -> str:
+    """Write the attribute that tells best what a filter drops, by filter."""
+    return ", ".join(
+        f"{clipped(name)} by {clipped(str(each['attribute']))} ({significant(each['gain_ratio'])})"
+        for name, each in filters.items()
+    )
+
+
+ROUTING = Wording(_routes_text, {"filters": _told_by})
+"""Words for another table of routes."""

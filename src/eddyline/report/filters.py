@@ -8,26 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, reach
-from eddyline.report.decisions import last_change
+from eddyline.report.decisions import ROUTING, last_change
 from eddyline.report.formatting import (
-    Wording,
-    clipped,
     cost_text,
     count,
     finite,
     order_text,
     percent,
     ratio,
-    significant,
-    value_text,
 )
 from eddyline.report.sections import Column, Facts, Section, Table, Text, columns, notes
 from eddyline.report.series import order_series, points_of, work_section
 from eddyline.runtime.records import History, OrderRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from eddyline.filters.loop import BlockView, FilterView
     from eddyline.report.sections import Part
     from eddyline.report.series import OrderSeries
@@ -225,21 +219,3 @@ def _pinned(view: FilterView) -> list[Section]:
 
 
 # -- decisions of the journal -----------------------------------------------------------------
-
-
-def _routes_text(plan: Any) -> str:
-    if not isinstance(plan, dict):
-        return value_text(plan)
-    return f"classes by {', '.join(map(str, plan['by']))} in {len(plan['orders'])} orders"
-
-
-def _told_by(filters: Mapping[str, Any]) -> str:
-    """Write the attribute that tells best what a filter drops, by filter."""
-    return ", ".join(
-        f"{clipped(name)} by {clipped(str(each['attribute']))} ({significant(each['gain_ratio'])})"
-        for name, each in filters.items()
-    )
-
-
-ROUTING = Wording(_routes_text, {"filters": _told_by})
-"""Words for another table of routes."""

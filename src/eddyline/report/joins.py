@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.joins.plan import BROADCAST, BUCKETS
 from eddyline.joins.view import JoinRecord
 from eddyline.report.clock import learned_tables
-from eddyline.report.decisions import last_change
+from eddyline.report.decisions import ROUTING, last_change
 from eddyline.report.formatting import (
     TIMES,
     UNKNOWN,
@@ -27,6 +27,7 @@ from eddyline.report.formatting import (
     finite,
     instant,
     one_line,
+    order_text,
     percent,
     ratio,
     significant,
@@ -34,6 +35,7 @@ from eddyline.report.formatting import (
     span,
 )
 from eddyline.report.sections import (
+    Column,
     Entity,
     Facts,
     Figure,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 
 CHANGES = (
     "order",
+    "routes",
     "grid",
     "way",
     "tree",
@@ -97,6 +100,11 @@ KEPT = columns("input, kept: count, size: bytes, runs: count, latest (UTC): time
 PROBES = columns(
     "rows of, meet, #: count, written: count, "
     "looked up: count, found: count, drops: share, time each: ns"
+)
+CLASSES = (
+    *columns("rows of"),
+    Column("rows", shows_values=True),
+    *columns("order, of sampled: share"),
 )
 CACHES = columns(
     "rows of, cached, asked: count, "
@@ -144,7 +152,9 @@ def sections(view: JoinView, history: History) -> list[Section]:
         if (found := order_series(f"pipeline {pipeline.name}", history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
-    pipelines = {f"pipeline {pipeline.name}" for pipeline in view.pipelines}
+    pipelines = {
+        f"{what} {pipeline.name}" for pipeline in view.pipelines for what in ("pipeline", "routes")
+    }
     components = {"join", "tables", "table filter", "constraints", *pipelines}
     return [
         _lead(view, points, history, ran),
@@ -157,7 +167,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
         *_caches(view),
         *constraint_sections(view, points),
         *map(_order, ran),
-        *last_change(history.last(*CHANGES, components=components), WORDINGS),
+        *last_change(history.last(*CHANGES, components=components), wordings_of(view)),
         *notes(view.notes),
         Section("what the words mean", (Facts((*WORDS, *constraint_words(view))),), is_aside=True),
     ]
@@ -218,7 +228,7 @@ def _lead(
                 Tile("Rows that are cold", newest.n_cold, "count", size(newest.cold_bytes))
             )
     tiles += [tile for each in ran for tile in each.tiles()]
-    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=WORDINGS)
+    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=wordings_of(view))
 
 
 def summary(view: JoinView) -> list[str]:
@@ -381,7 +391,20 @@ def _pipelines(view: JoinView) -> Section:
         "How the new rows of each input meet the windows of the others, in the order in force. "
         "Counted since the run started."
     )
-    return Section(f"pipelines: {state}", (Table(PROBES, tuple(rows), note),))
+    parts = [Table(PROBES, tuple(rows), note)]
+    classes = tuple(
+        (
+            clipped(pipeline.name, NAME_WIDTH),
+            each.rows,
+            order_text([clipped(name) for name in each.order]),
+            each.share,
+        )
+        for pipeline in view.pipelines
+        for each in pipeline.classes
+    )
+    if classes:
+        parts.append(Table(CLASSES, classes, "Classes of rows with orders of their own."))
+    return Section(f"pipelines: {state}", tuple(parts))
 
 
 def _caches(view: JoinView) -> list[Section]:
@@ -540,6 +563,11 @@ def _shape(parts: Iterable[int]) -> str:
 
 WORDINGS = {("join", "grid"): Wording(_grid_text)}
 """Words for decisions."""
+
+
+def wordings_of(view: JoinView) -> dict[tuple[str, str], Wording]:
+    """Return the words for decisions, those on the classes of rows of each input included."""
+    return WORDINGS | {(f"routes {each.name}", "routes"): ROUTING for each in view.pipelines}
 
 
 # -- what constraints keep cold, or drop --------------------------------------------------------

@@ -24,6 +24,12 @@ fractions, taken as independent, are the prior of a class. The rows of the class
 they say how the filters depend on each other there. With few rows the order is the paper's, by
 content-specific pass fraction; with many it is the greedy order of the class. [Bizarro05 4.2;
 Babu05 4.3]
+
+*Fan-out.* A look-up in a table or a window may make several rows of one. In place of a pass
+fraction it has the mean number of rows that it makes: below 1 it drops, above 1 it multiplies, and
+each row of these is one more evaluation of all that comes later. Its information is that of two
+tests: whether a row finds a partner, and whether it finds more than the mean. [Bizarro05 4.5 leaves
+the test open]
 """
 
 from __future__ import annotations
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.outcomes import Bits
     from eddyline.routing.table import Partition
-    from eddyline.stats.profile import Order
+    from eddyline.stats.profile import AttributeSample, Order
 
 Orders = Indices
 """Orders as rows of a matrix ((G, F))."""
@@ -78,23 +84,61 @@ class Outcomes:
     """Code of each row ((M,))."""
     weights: Floats
     """Weight of each row, 1 on average ((M,))."""
+    partners: Floats | None = None
+    """Rows that each filter makes of a row of each code ((Q, F)); None: one, unless it drops it."""
 
     @classmethod
-    def of(cls, drops: Bits, codes: Bytes, weights: Floats) -> Self:
-        """Return sampled rows grouped by outcome: bits ((M, F)), and the same packed ((M, B))."""
+    def of(cls, drops: Bits, codes: Bytes, weights: Floats, partners: Floats | None = None) -> Self:
+        """Return sampled rows grouped by outcome.
+
+        Args:
+            drops: the filters that drop each row ((M, F)).
+            codes: the outcomes, packed ((M, B)).
+            weights: of the rows ((M,)).
+            partners: the rows that each filter makes of each ((M, F)).
+        """
         if len(weights) == 0:
-            return cls(drops, np.zeros(0, dtype=np.intp), weights)
+            return cls(drops, np.zeros(0, dtype=np.intp), weights, partners)
         first, of_row = grouped(codes)
         weights = np.minimum(weights, MAX_WEIGHT * np.median(weights))
-        return cls(drops[first], of_row, weights / weights.mean())
+        made = None if partners is None else partners[first]
+        return cls(drops[first], of_row, weights / weights.mean(), made)
+
+    @classmethod
+    def of_sample(cls, sample: AttributeSample, n_filters: int) -> Self:
+        """Return the rows of a sample, grouped by outcome."""
+        bits = sample.bits(n_filters)
+        return cls.of(bits, sample.codes, sample.weights, sample.partners())
 
     @property
     def n_rows(self) -> int:
         """M, the number of rows."""
         return len(self.weights)
 
+    @property
+    def losses(self) -> Floats:
+        """Share of a row of each code that each filter takes away; below 0 if it adds ((Q, F))."""
+        return self.drops.astype(np.float64) if self.partners is None else 1.0 - self.partners
+
+    @property
+    def tests(self) -> Bits:
+        """Masks of the codes by which attributes are judged ((Q, T)): first what is dropped.
+
+        Where filters make several rows of one, then those that find no more than the mean.
+        """
+        if self.partners is None or not len(self.partners):
+            return self.drops
+        counts = np.bincount(self.of_row, minlength=len(self.drops))
+        means = counts @ self.partners / max(counts.sum(), 1)
+        return np.hstack([self.drops, self.partners <= means])
+
     def costs(self, orders: Orders, costs_ns: Floats) -> Floats:
         """Return the cost of a row of each code under each order ((G, F)) (ns; (Q, G))."""
+        if self.partners is not None:
+            reach = np.cumprod(self.partners[:, orders[:, :-1]], axis=2)
+            in_order = costs_ns[orders]
+            total: Floats = in_order[:, 0] + (reach * in_order[:, 1:]).sum(axis=2)
+            return total
         drops = self.drops[:, orders]
         drops[:, :, -1] = True  # whoever comes this far pays for the last filter either way
         spent = costs_ns[orders].cumsum(axis=1)
@@ -103,6 +147,12 @@ class Outcomes:
 
     def least_costs(self, costs_ns: Floats) -> Floats:
         """Return the least cost of a row of each code, under whatever order (ns; (Q,))."""
+        if self.partners is not None:
+            ranks = np.argsort((self.partners - 1.0) / costs_ns, axis=1, kind="stable")
+            reach = np.cumprod(np.take_along_axis(self.partners, ranks, 1)[:, :-1], axis=1)
+            cost = costs_ns[ranks]
+            total: Floats = cost[:, 0] + (reach * cost[:, 1:]).sum(axis=1)
+            return total
         least = np.where(self.drops, costs_ns, np.inf).min(axis=1)
         found: Floats = np.minimum(least, costs_ns.sum())
         return found
@@ -118,26 +168,28 @@ class Classifier:
     seen: Floats
     """Rows in each bin and each part of the sample ((D, J))."""
     passed: Floats
-    """Of those, the rows that pass each filter ((F, D, J))."""
+    """Of those, the rows that pass each test; see ``Outcomes.tests`` ((T, D, J))."""
+    made: Floats | None = None
+    """The rows that each filter makes of them ((F, D, J)); None: as many as pass."""
 
     @property
     def n_bins(self) -> int:
         """D, the number of bins."""
         return len(self.seen)
 
-    def merged(self, filters: Mask) -> Self:
+    def merged(self, tests: Mask) -> Self:
         """Return the attribute with fewer ranges: neighbours that say the same are one.
 
         The likeliest pair is merged until every two neighbours differ beyond chance in what they
-        say of the filters ((F,)) that the attribute tells about [Kerber92].
+        say of the tests ((T,)) that the attribute tells about [Kerber92].
         """
         if self.partition.kind != "ranges":
             return self
-        seen, passed = self.seen[:-1].sum(axis=1), self.passed[filters, :-1].sum(axis=2)
+        seen, passed = self.seen[:-1].sum(axis=1), self.passed[tests, :-1].sum(axis=2)
         kept = np.arange(len(seen) - 1)
         from scipy.special import chdtri  # noqa: PLC0415 - loading it takes longer than most tasks
 
-        least = chdtri(max(filters.sum(), 1), MERGE_LEVEL)
+        least = chdtri(max(tests.sum(), 1), MERGE_LEVEL)
         while len(kept):
             statistic = difference(seen, passed)
             edge = int(statistic.argmin())
@@ -154,6 +206,7 @@ class Classifier:
             number[self.bins],
             np.add.reduceat(self.seen, starts, axis=0),
             np.add.reduceat(self.passed, starts, axis=1),
+            None if self.made is None else np.add.reduceat(self.made, starts, axis=1),
         )
 
 
@@ -323,10 +376,11 @@ class Cells:
         return np.bincount(self.of_row, weights=weights).astype(np.float64)
 
 
-def shrunk(seen: Floats, passed: Floats) -> Floats:
+def shrunk(seen: Floats, passed: Floats, variance: float | None = None) -> Floats:
     """Return the pass fraction in each bin, drawn towards the overall one ([0, 1]; (D,)).
 
-    How strongly is estimated: by how much the bins differ beyond chance [DerSimonian86].
+    How strongly is estimated: by how much the bins differ beyond chance [DerSimonian86]. Of rows
+    that are made, which are counted in place of those that pass, the ``variance`` is given.
 
     >>> shrunk(np.array([50.0, 50.0]), np.array([25.0, 26.0])).round(2)
     array([0.51, 0.51])
@@ -335,7 +389,7 @@ def shrunk(seen: Floats, passed: Floats) -> Floats:
     """
     total = seen.sum()
     overall = passed.sum() / max(total, 1.0)
-    chance = overall * (1.0 - overall)
+    chance = overall * (1.0 - overall) if variance is None else variance
     fracs = np.divide(passed, seen, out=np.full(len(seen), overall), where=seen > 0)
     spread = seen @ (fracs - overall) ** 2 - (np.count_nonzero(seen) - 1) * chance
     scale = total - (seen @ seen) / max(total, 1.0)
@@ -347,31 +401,32 @@ def shrunk(seen: Floats, passed: Floats) -> Floats:
 
 
 def greedy_orders(
-    cells: Cells, drops: Bits, weights: Floats, prior_drops: Floats, costs_ns: Floats
+    cells: Cells, losses: Floats | Bits, weights: Floats, prior_drops: Floats, costs_ns: Floats
 ) -> Orders:
     """Return for each class the order of the most dropped per cost ((C, F)).
 
-    ``drops`` ((N, F)) and ``weights`` ((N,)) are of the cells. ``prior_drops`` is the weight that
+    ``losses`` ((N, F)) and ``weights`` ((N,)) are of the cells. ``prior_drops`` is the weight that
     each filter is taken to drop at any position before anything is seen there ((C, F)).
     """
+    losses = np.asarray(losses, dtype=np.float64)
     n_classes, n_filters = prior_drops.shape
     orders = np.empty((n_classes, n_filters), dtype=np.intp)
     every, places = np.arange(n_classes), np.arange(len(weights))
     left = np.ones((n_classes, n_filters), dtype=np.bool_)
-    alive = drops * weights[:, None]
+    alive = losses * weights[:, None]
     for position in range(n_filters):
         ratio = (np.add.reduceat(alive, cells.starts, axis=0) + prior_drops) / costs_ns
-        best = np.where(left, ratio, -1.0).argmax(axis=1)
+        best = np.where(left, ratio, -np.inf).argmax(axis=1)
         orders[:, position] = best
         left[every, best] = False
-        alive[drops[places, best[cells.owner]]] = 0.0
+        alive *= (1.0 - losses[places, best[cells.owner]])[:, None]
     return orders
 
 
 def independent_costs(pass_fracs: Floats, orders: Orders, costs_ns: Floats) -> Floats:
     """Return a row's cost under each order ((G, F)) if filters are independent (ns; (C, G)).
 
-    ``pass_fracs`` are of each filter in each class ((C, F)).
+    ``pass_fracs`` are of each filter in each class, or the rows that it makes of one ((C, F)).
     """
     reach = np.cumprod(pass_fracs[:, orders[:, :-1]], axis=2)
     costs = costs_ns[orders]
@@ -408,7 +463,7 @@ def learn(
         cells: the rows by class.
         outcomes: their outcomes.
         weights: weight of each cell; 0 for what is not to be learned from ((N,)).
-        pass_fracs: of each filter in each class ((C, F)).
+        pass_fracs: of each filter in each class, or the rows that it makes of one ((C, F)).
         default: the order of all rows.
         costs_ns: cost of one evaluation of each filter (ns; > 0; (F,)).
         prior_rows: rows of independent filters that each class is taken to have (≥ 0).
@@ -416,8 +471,8 @@ def learn(
         group_ns: what one more order costs per input row (ns; ≥ 0).
     """
     prior = prior_rows * (1.0 - pass_fracs)
-    drops = outcomes.drops[cells.code]
-    greedy = greedy_orders(cells, drops, weights, prior, costs_ns)
+    losses = outcomes.losses[cells.code]
+    greedy = greedy_orders(cells, losses, weights, prior, costs_ns)
     of_class = np.add.reduceat(weights, cells.starts)
     candidates = _distinct(greedy, of_class + prior_rows, default)
     by_code = outcomes.costs(candidates, costs_ns)

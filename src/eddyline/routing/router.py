@@ -235,7 +235,7 @@ class Router:
         """
         if table.attribute not in self._subject.attributes or table.n_groups < 2:
             return None, True
-        outcomes = Outcomes.of(sample.bits(len(prices.order)), sample.codes, sample.weights)
+        outcomes = Outcomes.of_sample(sample, len(prices.order))
         routed = routed_costs(table.with_default(prices.order), sample, outcomes, prices)
         if sample.n_rows < REVIEW_ROWS:
             return routed, False
@@ -330,8 +330,8 @@ class Search:
         self.sample = sample
         self.prices = prices
         self.max_groups = max_groups
-        self.drops: Bits = sample.bits(len(prices.order))
-        self.outcomes = Outcomes.of(self.drops, sample.codes, sample.weights)
+        self.outcomes = Outcomes.of_sample(sample, len(prices.order))
+        self.tests: Bits = self.outcomes.tests
         self.fold = np.arange(sample.n_rows) * N_BLOCKS // sample.n_rows % N_FOLDS
         self.left_out: dict[str, str] = {}
         self.base_ns = self._base()
@@ -345,9 +345,9 @@ class Search:
         outcomes, costs = self.outcomes, self.prices.costs_ns
         one = Cells.of(np.zeros(outcomes.n_rows, dtype=np.intp), outcomes)
         weights = one.sums(outcomes.weights)
-        drops = outcomes.drops[one.code]
-        prior: Floats = 1e-3 * (weights @ drops)[None, :]
-        greedy = greedy_orders(one, drops, weights, prior, costs)[0]
+        losses = outcomes.losses[one.code]
+        prior: Floats = 1e-3 * (weights @ losses)[None, :]
+        greedy = greedy_orders(one, losses, weights, prior, costs)[0]
         by_code = outcomes.costs(np.array([self.prices.order, greedy]), costs)
         better = int((weights @ by_code[one.code]).argmin())
         found: Floats = by_code[outcomes.of_row, better]
@@ -370,7 +370,7 @@ class Search:
         self.has_classifier = bool(self.tells.any())
         if not self.has_classifier:
             return None
-        self.worth = self.gains.beyond_chance * self.tells
+        self.worth = self._by_filter(self.gains.beyond_chance * self.tells).sum(axis=0)
         self.usable = [
             each.merged(self.tells[:, k]) if self.tells[:, k].any() else each
             for k, each in enumerate(usable)
@@ -383,11 +383,20 @@ class Search:
             return None
         return trial, table
 
+    @property
+    def n_filters(self) -> int:
+        """F, the number of filters."""
+        return len(self.prices.order)
+
+    def _by_filter(self, of_tests: Floats) -> Floats:
+        """Return what is of tests by the tests of a filter, and by filter ((T / F, F, K))."""
+        return of_tests.reshape(-1, self.n_filters, of_tests.shape[1])
+
     def _usable(self) -> tuple[list[Classifier], Mask]:
         """Cut the attributes into bins; note why some are left out.
 
         Returns:
-            The attributes that are left, and which filter reads which of them ((F, K')).
+            The attributes that are left, and which test reads which of them ((T, K')).
         """
         found, own = [], []
         names, kinds = self.subject.attributes, self.subject.kinds
@@ -399,20 +408,25 @@ class Search:
             else:
                 found.append(self._attribute(part, part.bins(values)))
                 own.append(self.subject.own[:, place])
-        n_filters = self.drops.shape[1]
-        return found, np.array(own, dtype=np.bool_).reshape(len(found), n_filters).T
+        by_filter = np.array(own, dtype=np.bool_).reshape(len(found), self.n_filters).T
+        return found, np.tile(by_filter, (self.tests.shape[1] // self.n_filters, 1))
 
     def _attribute(self, part: Partition, bins: Indices) -> Classifier:
         """Count an attribute, part by part of the sample."""
         size = part.n_bins
         cells, outcomes = bins * N_FOLDS + self.fold, self.outcomes
-        seen, passed = count([cells], [size * N_FOLDS], outcomes.of_row, outcomes.drops)
+        seen, passed = count([cells], [size * N_FOLDS], outcomes.of_row, self.tests)
         by_fold = seen[0].reshape(size, N_FOLDS), passed[0].reshape(-1, size, N_FOLDS)
-        return Classifier(part, bins, *by_fold)
+        if outcomes.partners is None:
+            return Classifier(part, bins, *by_fold)
+        of_filters = outcomes.partners[outcomes.of_row].T
+        sums = [np.bincount(cells, each, minlength=size * N_FOLDS) for each in of_filters]
+        made = np.array(sums, dtype=np.float64).reshape(-1, size, N_FOLDS)
+        return Classifier(part, bins, *by_fold, made)
 
     def _tells(self, own: Mask) -> Mask:
-        """Return a mask of the usable attributes that tell of each filter ((F, K'))."""
-        pass_fracs = 1.0 - self.drops.mean(axis=0)
+        """Return a mask of the usable attributes that tell of each test ((T, K'))."""
+        pass_fracs = 1.0 - self.tests[self.outcomes.of_row].mean(axis=0)
         moves = np.abs(pass_fracs - 0.5) <= 0.5 - EXTREME_FRAC
         found: Mask = (
             (self.gains.ratio > MIN_RATIO)
@@ -469,18 +483,22 @@ class Search:
     def _pass_fracs(self, attribute: int, bins: Indices, left_out: int | None = None) -> Floats:
         """Return the pass fraction of each filter in some bins of an attribute ((C, F)).
 
+        Of a filter that makes several rows of one, it is their number.
+
         A filter of which the attribute says nothing has the same one in all of them. One part of
         the sample may be left out: the one that is not to be learned from.
         """
-        usable = self.usable[attribute]
-        seen, passed = usable.seen, usable.passed
+        usable, partners = self.usable[attribute], self.outcomes.partners
+        seen, passed = usable.seen, usable.passed if usable.made is None else usable.made
+        spread = None if partners is None else partners[self.outcomes.of_row].var(axis=0)
         if left_out is not None:
             seen, passed = np.delete(seen, left_out, 1), np.delete(passed, left_out, 2)
         rows, by_filter = seen.sum(axis=1), passed.sum(axis=2)
-        fracs = np.empty((len(bins), self.drops.shape[1]))
+        fracs = np.empty((len(bins), self.n_filters))
         for f, worth in enumerate(self.worth[:, attribute]):
             if worth > 0.0:
-                fracs[:, f] = shrunk(rows, by_filter[f])[bins]
+                variance = None if spread is None else float(spread[f])
+                fracs[:, f] = shrunk(rows, by_filter[f], variance)[bins]
             else:
                 fracs[:, f] = by_filter[f].sum() / max(rows.sum(), 1.0)
         return fracs
@@ -519,11 +537,14 @@ class Search:
         group = table.group_of(_values_of(table, self.sample))
         shares = np.bincount(group, weights=self.outcomes.weights, minlength=table.n_groups)
         told, k = {}, trial.attribute
+        ratio, statistic = (
+            self._by_filter(each).max(axis=0) for each in (self.gains.ratio, self.gains.g_statistic)
+        )
         for f in np.flatnonzero(self.worth[:, k] > 0.0).tolist():
             told[names[f]] = {
                 "attribute": table.attribute,
-                "gain_ratio": float(self.gains.ratio[f, k]),
-                "g_statistic": float(self.gains.g_statistic[f, k]),
+                "gain_ratio": float(ratio[f, k]),
+                "g_statistic": float(statistic[f, k]),
             }
         weighted = self.outcomes.weights / self.outcomes.n_rows
         return {

@@ -400,6 +400,10 @@ class AttributeSample:
         """Return a mask of the filters that drop each row ((M, F))."""
         return outcome.unpack(self.codes, n_filters)
 
+    def partners(self) -> Floats | None:
+        """Return what each filter makes of each row; None: one row, unless it drops it."""
+        return None
+
     def take(self, rows: Indices | slice) -> Self:
         """Return the rows at some places, in that order."""
         return type(self)(self.attributes, self.values[rows], self.codes[rows], self.weights[rows])
@@ -416,6 +420,26 @@ class AttributeSample:
             if name in place:
                 values[:, column] = self.values[:, place[name]]
         return type(self)(tuple(attributes), values, self.codes, self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class PartnerSample(AttributeSample):
+    """Sampled rows that look-ups make several rows of; a code is how many, for each look-up."""
+
+    @classmethod
+    def empty(cls, attributes: Sequence[str], n_filters: int) -> Self:
+        """Return a sample of no rows."""
+        values, codes = np.zeros((0, len(attributes))), np.zeros((0, n_filters), np.uint8)
+        return cls(tuple(attributes), values, codes, np.zeros(0))
+
+    def bits(self, n_filters: int) -> outcome.Bits:
+        """Return a mask of the look-ups that drop each row ((M, F))."""
+        found: outcome.Bits = self.codes[:, :n_filters] == 0
+        return found
+
+    def partners(self) -> Floats | None:
+        """Return how many rows each look-up makes of each row ((M, F))."""
+        return self.codes.astype(np.float64)
 
 
 def side_by_side(lengths: Sequence[int]) -> Indices:
@@ -444,7 +468,7 @@ def joined(samples: Sequence[AttributeSample]) -> AttributeSample:
             raise PlanError(msg, left=first.attributes, right=sample.attributes)
     if len(samples) == 1:
         return first
-    return AttributeSample(
+    return type(first)(
         first.attributes,
         np.concatenate([sample.values for sample in samples]),
         np.concatenate([sample.codes for sample in samples]),

@@ -129,6 +129,7 @@ class BucketBatch:
             self._ages,
             self._leaving.matched,
             self._tier.lost,
+            plan.classes,
         )
 
     def _profile(

@@ -46,13 +46,24 @@ class Composites:
         return self.starts.size
 
     @classmethod
-    def from_rows(cls, name: str, new: SortedRun, rows: slice, base: int) -> Composites:
-        """Return a range of the new rows of an input as combinations of one row each.
+    def from_rows(
+        cls,
+        name: str,
+        new: SortedRun,
+        rows: slice | NDArray[np.int64],
+        base: int,
+        keys: Collection[int] | None = None,
+    ) -> Composites:
+        """Return new rows of an input, a range or some places, as combinations of one row each.
 
-        ``base`` is the number of rows in the runs before them.
+        ``base`` is the number of rows in the runs before them. They carry the codes of some key
+        classes; of all if omitted.
         """
-        codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
-        refs = {name: np.arange(rows.start, rows.stop, dtype=np.int64) + base}
+        codes = {
+            key: codes[rows] for key, codes in new.rows.codes.items() if keys is None or key in keys
+        }
+        places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+        refs = {name: places.astype(np.int64, copy=False) + base}
         # The columns of a run from a file are strided.
         starts, ends = (np.ascontiguousarray(at[rows]) for at in (new.rows.starts, new.rows.ends))
         return cls(refs, codes, starts, ends)

@@ -5,7 +5,8 @@ hold the new rows of all inputs before it. So each result is found once, by the 
 input in it. While a window is empty, the new rows of the others join nothing. Then they probe
 nothing, unless a shortcut has to see them or rows were dropped that they miss.
 
-``Pipeline`` has the probes of one input; a ``Shortcut`` may spare some of them. A ``Stage`` is
+``Pipeline`` has the probes of one input, in one order or in one for each class of its rows
+(``ClassOrders``); a ``Shortcut`` may spare some of them. A ``Stage`` is
 other work of the same batch. Three observers look at what probes find and change nothing:
 ``PartnerAges``, ``MatchedRows`` and ``LostResults``.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -39,9 +41,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.orders.class_orders import ClassOrders
     from eddyline.joins.plan import BatchPlan, BucketReport, JoinWork
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
+
+NO_CLASSES: Mapping[str, ClassOrders] = MappingProxyType({})
+"""All rows of an input take one order."""
 
 BLOCK_ROWS = 65_536
 """New rows that go through a pipeline at once: few enough for the caches of the processor."""
@@ -57,11 +63,13 @@ def results(
     ages: PartnerAges | None = None,
     matched: MatchedRows | None = None,
     lost: LostResults | None = None,
+    classes: Mapping[str, ClassOrders] = NO_CLASSES,
 ) -> Iterator[pa.Table]:
     """Join the new rows of a batch with each other and with the windows (runs, the oldest first).
 
     The counts of all probes are added to ``work``, ages of what is found to ``ages``, the rows of
-    results to ``matched``, what is missed to ``lost``; a shortcut spares probes.
+    results to ``matched``, what is missed to ``lost``; a shortcut spares probes. Rows of an input
+    with ``classes`` take their orders in place of that of all rows.
 
     Returns:
         Tables with the columns of the inputs, named ``input.column``, and the first and the last
@@ -78,10 +86,11 @@ def results(
             seen[name] = after[name]
             continue
         base = sum(map(len, seen[name]))
-        pipeline = Pipeline(graph, name, orders[name], seen, work, ages, gone)
-        for start in range(0, len(news[name]), BLOCK_ROWS):
-            rows = slice(start, min(start + BLOCK_ROWS, len(news[name])))
-            first = Composites.from_rows(name, news[name], rows, base)
+        new, by_class = news[name], classes.get(name)
+        for order, rows in _blocks(new, orders[name], by_class):
+            lazy = None if sees_all else (new, base)
+            pipeline = Pipeline(graph, name, order, seen, work, ages, gone, lazy)
+            first = Composites.from_rows(name, new, rows, base, pipeline.first_keys)
             found = pipeline.run(first, shortcut)
             if found is not None:
                 if matched is not None:
@@ -90,6 +99,19 @@ def results(
                     lost.found(found, after)
                 yield gather(found, after)
         seen[name] = after[name]
+
+
+def _blocks(
+    new: SortedRun, order: Sequence[str], classes: ClassOrders | None
+) -> Iterator[tuple[Sequence[str], slice | NDArray[np.int64]]]:
+    """Yield the rows that go through a pipeline at once, with their order."""
+    if classes is None:
+        for start in range(0, len(new), BLOCK_ROWS):
+            yield order, slice(start, min(start + BLOCK_ROWS, len(new)))
+        return
+    for own, places in zip(classes.orders, classes.groups(new.rows), strict=True):
+        for start in range(0, places.size, BLOCK_ROWS):
+            yield own, places[start : start + BLOCK_ROWS]
 
 
 def gather(found: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> pa.Table:
@@ -185,6 +207,16 @@ class Pipeline:
     """Measures the ages of rows that are found; None if nobody asks."""
     lost: LostResults | None = None
     """Counts what is missed of rows that were dropped; None if none were."""
+    lazy: tuple[SortedRun, int] | None = None
+    """The new rows, and the number of rows in the runs before them: codes of theirs are taken when
+    a probe first needs them. None: combinations carry all codes, as others look at them."""
+
+    @property
+    def first_keys(self) -> Collection[int] | None:
+        """The key classes whose codes new rows carry to the first probe; None: all."""
+        if self.lazy is None:
+            return None
+        return self.graph.links((self.name,), self.order[0]) if self.order else ()
 
     def run(self, first: Composites, shortcut: Shortcut | None = None) -> Composites | None:
         """Join new rows of the input with the windows of all others; None if nothing is joined."""
@@ -216,6 +248,8 @@ class Pipeline:
                 return None
             links = self.graph.links(bound, name)
             needed = None if keeps_codes else self._needed_after(position)
+            if self.lazy is not None:
+                joined = self._with_codes(joined, links, *self.lazy)
             joined = joined.join(name, self.windows[name], links, needed)
             ns = time.perf_counter_ns() - started
             self.work.probe(self.name, name).add(n_in, len(joined), ns)
@@ -225,12 +259,28 @@ class Pipeline:
                 return None
         return joined
 
+    def _with_codes(
+        self, joined: Composites, links: Sequence[int], new: SortedRun, base: int
+    ) -> Composites:
+        """Return combinations with the codes of some key classes, those of new rows if missing."""
+        missing = [key for key in links if key not in joined.codes]
+        if not missing:
+            return joined
+        rows = joined.rows[self.name] - base if base else joined.rows[self.name]
+        codes = joined.codes | {key: new.rows.codes[key][rows] for key in missing}
+        return Composites(joined.rows, codes, joined.starts, joined.ends)
+
     def _needed_after(self, position: int) -> set[int]:
-        """Return the key classes that probes behind a position look at."""
+        """Return the key classes whose codes combinations carry on behind a position.
+
+        Probes look at them; what is taken from new rows in time is carried to the next probe alone.
+        """
+        own = set() if self.lazy is None else {*self.graph.classes_of[self.name]}
         return {
             key
             for later in range(position + 1, len(self.order))
             for key in self.graph.links((self.name, *self.order[:later]), self.order[later])
+            if later == position + 1 or key not in own
         }
 
 

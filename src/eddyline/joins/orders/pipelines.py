@@ -6,6 +6,8 @@ of them is one more probe of every window behind it. So ways that make more comb
 are given come last; among them, the way that adds least per probe comes first, which is best where
 windows are independent (``Growth``).
 
+``ProbeRoutes`` gives classes of the rows of an input other orders, where that pays (``classes``).
+
 ``JoinLoop`` has the pipelines of a join. Where predicates close a cycle, the ways to windows are
 those of a tree, which is taken anew when other pairs of inputs turn out to be the pickiest.
 """
@@ -13,12 +15,14 @@ those of a tree, which is taken anew when other pairs of inputs turn out to be t
 from __future__ import annotations
 
 from itertools import combinations
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from eddyline.errors import PlanError, StateError
+from eddyline.joins.orders.classes import ProbeRoutes, Readable, can_route
 from eddyline.joins.orders.probe_order import has_cycle, neighbours, way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing
 from eddyline.joins.plan import COMPONENT
@@ -29,6 +33,7 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
 from eddyline.runtime.records import OrderRecord
+from eddyline.runtime.route_loop import RoutesState
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.orders.class_orders import ClassOrders
     from eddyline.joins.orders.probe_order import Pair, WayFilters
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.joins.plan import JoinProfile
@@ -54,6 +60,10 @@ DAMPING = 1.1
 CHANGE = 1.5
 """Combinations per row that differ by a larger factor from those of the batches before have
 changed: older counts are worthless then."""
+
+
+NOTHING_READABLE: Mapping[str, Readable] = MappingProxyType({})
+"""No column tells classes of rows apart."""
 
 
 class GrowthState(msgspec.Struct, frozen=True):
@@ -173,6 +183,8 @@ class PipelineChoice(Choice):
         """The windows that the filters lead to."""
         self.n_met = 0
         """New rows of the input in the last batch."""
+        self.routes: ProbeRoutes | None = None
+        """The orders of classes of the rows; None if they have none of their own."""
         self._is_held = False
 
     def begin(self, filters: WayFilters) -> None:
@@ -268,6 +280,7 @@ class PipelineChoice(Choice):
             cost_ns=cost,
             as_written_ns=as_written,
             n_rows=self.n_met,
+            routed_by=() if self.routes is None else self.routes.routed_by,
         )
 
     def ranking(self, order: Sequence[str]) -> Order:
@@ -285,6 +298,8 @@ class PipelineChoice(Choice):
     @is_held.setter
     def is_held(self, is_held: bool) -> None:
         self._is_held = is_held
+        if is_held:
+            self._unroute()
         if self.loop is not None:
             self.loop.is_held = is_held
 
@@ -310,10 +325,16 @@ class PipelineChoice(Choice):
         return are_inputs and self.graph.is_legal(self.name, plan)
 
     def adopt(self, plan: Sequence[str]) -> None:
-        """Put another order in force; what is learned goes on from there."""
+        """Put another order in force, for rows of every class; learning goes on from there."""
         self.order = tuple(plan)
+        self._unroute()
         if self.loop is not None:
             self.loop.reorder(self.ranking(plan))
+
+    def _unroute(self) -> None:
+        """Let rows of every class take the order, unless a person holds those of classes."""
+        if self.routes is not None and not self.routes.is_held:
+            self.routes.adopt(None)
 
     def advice(self) -> Advice | None:
         """Return the order of the look-ups that is the best on the evidence, and its cost."""
@@ -326,6 +347,8 @@ class PipelineChoice(Choice):
             return "where predicates close a cycle, the ways to windows change, too"
         if self.loop is None:
             return ""
+        if self.routes is not None and self.routes.routed_by:
+            return "classes of rows have orders of their own"
         if self.growth.last:
             return "what ways cost that make more combinations than they are given is in no sample"
         return self.loop.why_unlogged
@@ -401,6 +424,7 @@ class JoinState(msgspec.Struct, frozen=True):
     """Pairs of inputs, the pairs of sampled rows that are joined, and all pairs."""
     n_since_tree: int
     pipelines: dict[str, PipelineState]
+    routes: dict[str, RoutesState] = {}
 
 
 class JoinLoop:
@@ -410,13 +434,18 @@ class JoinLoop:
         graph: the inputs and their key classes.
         options: of the learning.
         tables: the inputs whose rows were always there.
+        readable: by input, the columns by which classes of its rows may have orders of their own.
 
     Raises:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
     """
 
     def __init__(
-        self, graph: JoinGraph, options: JoinOptions, tables: frozenset[str] = frozenset()
+        self,
+        graph: JoinGraph,
+        options: JoinOptions,
+        tables: frozenset[str] = frozenset(),
+        readable: Mapping[str, Readable] = NOTHING_READABLE,
     ) -> None:
         find_policy(options.policy)
         find_monitor(options.monitor)
@@ -440,6 +469,30 @@ class JoinLoop:
         self._tree: dict[Pair, float] = {}
         if self.is_adaptive:
             self._use_tree({})
+            if not self._neighbours and options.routing:
+                self._route(readable)
+
+    def _route(self, readable: Mapping[str, Readable]) -> None:
+        """Let classes of rows have orders where that is possible; see ``classes.can_route``."""
+        for name, pipeline in self.pipelines.items():
+            filters, columns = pipeline.filters, readable.get(name)
+            if filters is None or columns is None or name in self._tables:
+                continue
+            if columns.attributes and can_route(filters):
+                pipeline.routes = ProbeRoutes(self.graph, filters, columns)
+
+    @property
+    def routes(self) -> dict[str, ProbeRoutes]:
+        """The orders of classes of rows, by input that may have some."""
+        pairs = ((name, each.routes) for name, each in self.pipelines.items())
+        return {name: routes for name, routes in pairs if routes is not None}
+
+    @property
+    def classes(self) -> dict[str, ClassOrders]:
+        """The orders in force of classes of rows, by input."""
+        plan, routes = self.plan, self.routes.items()
+        pairs = ((name, each.orders(plan[name])) for name, each in routes)
+        return {name: orders for name, orders in pairs if orders is not None}
 
     @property
     def plan(self) -> dict[str, tuple[str, ...]]:
@@ -447,9 +500,14 @@ class JoinLoop:
         return {name: each.order for name, each in self.pipelines.items()}
 
     @property
-    def choices(self) -> tuple[PipelineChoice, ...]:
-        """The pipelines whose order may be another one: of two inputs there is no other."""
-        return tuple(self.pipelines.values()) if len(self.graph.inputs) > 2 else ()
+    def choices(self) -> tuple[Choice, ...]:
+        """The pipelines whose order may be another one: of two inputs there is no other.
+
+        Classes come first: who holds all plans as they are holds theirs before those of all rows.
+        """
+        if len(self.graph.inputs) == 2:
+            return ()
+        return (*self.routes.values(), *self.pipelines.values())
 
     def probing(self, n_parts: Sequence[int] = ()) -> DropProbing | None:
         """Return the choice of the new rows that the next batch profiles; None if it profiles none.
@@ -466,7 +524,8 @@ class JoinLoop:
             return None
         parts = tuple(n_parts)
         seed, neighbours_of, tables = self.options.seed, self._neighbours, self._tables
-        return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables)
+        attributes = {name: each.profiled for name, each in self.routes.items() if name in ways}
+        return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables, attributes)
 
     def _is_profiled(self, pipeline: PipelineChoice) -> bool:
         if pipeline.loop is None:
@@ -480,6 +539,11 @@ class JoinLoop:
         entries: list[JournalEntry] = []
         for pipeline in self.pipelines.values():
             entries += pipeline.step(fresh.samples, batch_id)
+            if pipeline.routes is not None:
+                order, may = pipeline.ranking(pipeline.order), not pipeline.is_held
+                entries += pipeline.routes.step(
+                    fresh, order, pipeline.n_met, batch_id, may_change=may
+                )
         if self._neighbours and self.is_adaptive:
             self._count_pairs(fresh.samples)
             entries += self._review_tree(batch_id)
@@ -554,6 +618,7 @@ class JoinLoop:
             pairs=[(*_ends(pair), *counts) for pair, counts in self.pairs.items()],
             n_since_tree=self._n_since_tree,
             pipelines={name: state for name, state in states.items() if state is not None},
+            routes={name: each.loop.snapshot() for name, each in self.routes.items()},
         )
 
     def restore(self, state: Any) -> None:
@@ -564,7 +629,7 @@ class JoinLoop:
         """
         try:
             self._restore(msgspec.convert(state, JoinState, from_attributes=True))
-        except (msgspec.ValidationError, PlanError) as error:
+        except (msgspec.ValidationError, PlanError, KeyError, TypeError, ValueError) as error:
             msg = (
                 f"the saved orders of the join are damaged: {error}; start from an empty checkpoint"
             )
@@ -598,6 +663,8 @@ class JoinLoop:
             if name in state.pipelines:
                 pipeline.restore(state.pipelines[name])
             pipeline.order = state.orders[name]
+            if pipeline.routes is not None and name in state.routes:
+                pipeline.routes.loop.restore(state.routes[name])
 
 
 def written_orders(graph: JoinGraph) -> dict[str, tuple[str, ...]]:

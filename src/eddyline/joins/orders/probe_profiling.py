@@ -25,6 +25,7 @@ from eddyline.data.outcomes import seed_of
 from eddyline.joins.operator.composites import SEED, Composites
 from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
 from eddyline.stats.costs import CostSums, work_ns
+from eddyline.stats.profile import PartnerSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
+    from eddyline.joins.orders.class_orders import RowAttribute
     from eddyline.joins.orders.probe_order import WayFilters
     from eddyline.state.rows import SortedRun
 
@@ -42,6 +44,12 @@ whatever it is joined with."""
 N_WARM = 4
 """Rows that are looked up before the clock runs: the first look-ups are slow."""
 
+ROWS_OF_CLASSES, MOST_OF_CLASSES = 100, 1_000
+"""Where classes are learned, one of so many new rows is sampled, and so many at most."""
+
+MOST_TOLD = 255
+"""Most partners of a row that are told where classes are learned."""
+
 MOST_PAIRS = 4096
 """Most pairs of a sampled row that are counted in the window of a neighbour."""
 
@@ -51,7 +59,8 @@ class DropProbing:
     """The choice of the new rows of a batch that are profiled, and of what they probe."""
 
     n_rows: int
-    """Most sampled rows of each input, per bucket and batch (≥ 1)."""
+    """Most sampled rows of each input, per bucket and batch (≥ 1); where classes are learned, a
+    share of the rows if that is more."""
     ways: Mapping[str, WayFilters]
     """The filters of each pipeline that is profiled."""
     seed: int = 0
@@ -61,6 +70,8 @@ class DropProbing:
     """The number of parts that each key class is cut in; not cut if omitted."""
     tables: frozenset[str] = frozenset()
     """Inputs whose rows were always there: those that come with the first batch, too."""
+    attributes: Mapping[str, tuple[RowAttribute, ...]] = field(default_factory=dict)
+    """By input, the columns of sampled rows by which classes are learned; see ``classes``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +92,11 @@ class DropSample:
     """For each counted neighbour, the pairs with a sampled row that are joined, and all pairs."""
     ns: int = 0
     """Time that profiling took in all (ns)."""
+    classes: PartnerSample | None = None
+    """The rows with their attributes, in the order of their event times, where classes are learned;
+    a row of the input stands for each combination with the head."""
+    labels: Mapping[str, Mapping[float, str]] = field(default_factory=dict)
+    """By column of texts, the texts that its values stand for."""
 
     @property
     def drops(self) -> NDArray[np.bool_]:
@@ -137,37 +153,74 @@ class _Profiler:
     def sample(self, name: str, new: SortedRun, seed: int) -> DropSample | None:
         """Return the outcomes of some rows; None if they have no partner in the head."""
         started, filters = time.perf_counter_ns(), self.probing.ways[name]
-        rows = places(len(new), self.probing.n_rows, seed)
+        most = self.probing.n_rows
+        if self.probing.attributes.get(name):
+            most = max(most, min(len(new) // ROWS_OF_CLASSES, MOST_OF_CLASSES))
+        rows = places(len(new), most, seed)
         units = np.arange(rows.size)
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
         first = Composites({SEED: units}, codes, new.rows.starts[rows], new.rows.ends[rows])
         prob, pairs = rows.size / len(new), self._pairs(name, first)
-        bound = (name, *filters.head)
+        bound, of_row = (name, *filters.head), rows
         for at, other in enumerate(filters.head):
-            first, share = self._behind(first, bound[: at + 1], other, seed)
-            prob *= share
+            first, share, units = self._behind(first, bound[: at + 1], other, seed, most)
+            prob, of_row = prob * share, of_row[units]
         if not len(first) and not pairs:
             return None
-        drops, costs, n_partners = self._profiled(first, bound, filters)
+        partners, costs = self._profiled(first, bound, filters)
+        codes_of_drops = outcome.pack(partners == 0)
+        classes, labels = self._classes(name, new, of_row, partners, prob)
         ns = time.perf_counter_ns() - started
-        return DropSample(filters, outcome.pack(drops), prob, costs, n_partners, pairs, ns)
+        totals = partners.sum(axis=0)
+        return DropSample(filters, codes_of_drops, prob, costs, totals, pairs, ns, classes, labels)
+
+    def _classes(
+        self,
+        name: str,
+        new: SortedRun,
+        of_row: NDArray[np.int64],
+        partners: NDArray[np.int64],
+        prob: float,
+    ) -> tuple[PartnerSample | None, dict[str, dict[float, str]]]:
+        """Return the partners of sampled rows beside their attributes, and texts by their values.
+
+        Args:
+            name: the input.
+            new: its new rows.
+            of_row: the row that each sampled row or combination is of ((R,)).
+            partners: what it finds along the way of each filter ((R, F)).
+            prob: probability of each to be sampled.
+        """
+        attributes = self.probing.attributes.get(name, ())
+        if not attributes or not of_row.size:
+            return None, {}
+        in_time = np.argsort(new.rows.starts[of_row], kind="stable")
+        rows = new.rows.taken(of_row[in_time])
+        values = [each.values(rows) for each in attributes]
+        found = PartnerSample(
+            tuple(each.name for each in attributes),
+            np.stack(values, axis=1),
+            np.minimum(partners[in_time], MOST_TOLD).astype(np.uint8),
+            np.full(of_row.size, 1.0 / prob),
+        )
+        labels = {each.name: each.texts(rows) for each in attributes}
+        return found, {name: texts for name, texts in labels.items() if texts}
 
     def _behind(
-        self, first: Composites, bound: tuple[str, ...], other: str, seed: int
-    ) -> tuple[Composites, float]:
-        """Return combinations of the rows with one more input, and the share that was taken."""
+        self, first: Composites, bound: tuple[str, ...], other: str, seed: int, most: int
+    ) -> tuple[Composites, float, NDArray[np.int64]]:
+        """Return combinations of the rows with one more input, their share, and whose they are."""
         found = self._partners(first, bound, other, len(first)).join(self._keys(first, other))
-        chosen = places(len(found), self.probing.n_rows, seed)
+        chosen = places(len(found), most, seed)
         taken = replace(found.take(chosen), rows={SEED: np.arange(chosen.size)})
-        return taken, chosen.size / max(len(found), 1)
+        return taken, chosen.size / max(len(found), 1), found.rows[SEED][chosen]
 
     def _profiled(
         self, first: Composites, bound: tuple[str, ...], filters: WayFilters
-    ) -> tuple[NDArray[np.bool_], CostSums, NDArray[np.int64]]:
-        """Return the bits ((R, F)), the costs, and the combinations found ((F,))."""
+    ) -> tuple[NDArray[np.int64], CostSums]:
+        """Return the combinations found of each row ((R, F)), and the costs."""
         n_filters = len(filters.filters)
-        drops = np.ones((len(first), n_filters), np.bool_)
-        n_partners, taken_ns = np.zeros(n_filters, np.int64), np.zeros(n_filters)
+        partners, taken_ns = np.zeros((len(first), n_filters), np.int64), np.zeros(n_filters)
         is_on_a_way = set(filters.parents)
         behind: dict[int | None, Composites] = {None: first}
         for at in filters.outwards[:1]:
@@ -179,12 +232,11 @@ class _Profiler:
             started = self.clock()
             found = self._partners(before, known, way[-1], len(first))
             taken_ns[at] = self.clock() - started + (0 if parent is None else taken_ns[parent])
-            drops[:, at] = found.counts == 0
-            n_partners[at] = found.counts.sum()
+            partners[:, at] = found.counts
             if at in is_on_a_way:
                 behind[at] = found.join(self._keys(before, way[-1]))
         asked = np.full(n_filters, float(len(first)))
-        return drops, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0)), n_partners
+        return partners, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0))
 
     def _warm(self, first: Composites, bound: tuple[str, ...], other: str) -> None:
         """Look a few rows up while no clock runs, or the first window would seem to be slow."""

@@ -20,10 +20,11 @@ from eddyline.data.last_used import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
-from eddyline.filters.loop import MAX_ROWS, FilterLoop, FilterState, batch_rows, run_batch
+from eddyline.filters.loop import FilterLoop, FilterState, batch_rows, run_batch
 from eddyline.lane.attributes import values_of
 from eddyline.lane.task import FileTask, KeptRows
 from eddyline.runtime.journal import Decisions
+from eddyline.runtime.route_loop import MAX_ROWS
 from eddyline.spark.arrow_tasks import (
     gathered,
     on_last_row,

@@ -13,8 +13,11 @@ from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import FOUND
+from eddyline.joins.orders.class_orders import RowAttribute
+from eddyline.joins.orders.classes import Readable
 from eddyline.joins.plan import PartnerPlan
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
+from eddyline.query.attributes import candidates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LONGEST
 from eddyline.query.result_times import ResultTimes, TimedInput
@@ -29,6 +32,7 @@ from eddyline.query.steps import (
 from eddyline.registry import unknown
 from eddyline.spark.analysis import arrow_schema, check_travel, table_schema
 from eddyline.spark.bucketed import REPORTED
+from eddyline.spark.filters.binding import MAX_ATTRIBUTES
 from eddyline.spark.filters.guard import steps_of
 from eddyline.spark.joins.layout import JoinInput
 from eddyline.spark.joins.source import declared_keys, facts_of, source_of
@@ -84,7 +88,7 @@ class BoundJoin:
     @cached_property
     def filter_options(self) -> FilterOptions:
         """The way in which the order of predicates over one input is learned."""
-        return FilterOptions.taken(self.left)[0]
+        return FilterOptions.taken({**self.left, "routing": self.options.routing})[0]
 
     @cached_property
     def source(self) -> Source:
@@ -276,6 +280,29 @@ class BoundJoin:
             for name, window in windows.items()
             if drops or window.length < LONGEST or window.counts is not None
         }
+
+    @property
+    def readable(self) -> dict[str, Readable]:
+        """The columns by which classes of the rows of each stream may have orders of their own.
+
+        They are columns that tasks have anyway: those of results, and keys.
+        """
+        found = {}
+        for each in self.source.layouts:
+            if each.name not in self.timed:
+                continue
+            codes = {**dict(each.keys_only)}
+            names = [*dict.fromkeys([*(name for name, _ in each.columns), *codes])]
+            types = {of.name: of.dataType.simpleString() for of in self.fields_of(each, names)}
+            attributes = candidates(types, MAX_ATTRIBUTES)
+            places = tuple(RowAttribute(of.name, codes.get(of.name)) for of in attributes)
+            members = {key: self.step.keys[key].members[each.name] for key in each.keys}
+            keys = {
+                key: frozenset(name for name in types if {name, quoted(name)} & {*texts})
+                for key, texts in members.items()
+            }
+            found[each.name] = Readable(attributes, places, keys)
+        return found
 
     @property
     def is_plain(self) -> bool:

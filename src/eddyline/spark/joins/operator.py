@@ -165,7 +165,10 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.drops = TableFilter(bound, is_on=is_filtered)
         can_cache = bound.is_plain and not self.leaving.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
-        self.loop = JoinLoop(self.graph, self.options, tables)
+        # Caches are of the order that all rows take.
+        may_route = bound.is_plain and not (self.options.caches and can_cache)
+        readable = bound.readable if may_route else {}
+        self.loop = JoinLoop(self.graph, self.options, tables, readable)
         self.grids = GridChoice(
             self.graph,
             bound.n_buckets,
@@ -570,6 +573,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
+            classes=self.loop.classes,
             keys=bound.keys,
             caches=self.caches.for_batch(self.loop.plan, batch_id),
             **self.leaving.plan(latest),
@@ -771,7 +775,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         for other in self.loop.plan[name]:
             done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
             probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
-        return PipelineView(name, tuple(probes), self.loop.written[name])
+        routes = self.loop.routes.get(name)
+        classes = () if routes is None else routes.views(self.loop.plan[name])
+        return PipelineView(name, tuple(probes), self.loop.written[name], classes)
 
     def _notes(self) -> Iterator[str]:
         streams, rule = self.inputs.streams, self.bound.lateness
