@@ -54,7 +54,8 @@ class Composites:
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
         refs = {name: np.arange(rows.start, rows.stop, dtype=np.int64) + base}
         # The columns of a run from a file are strided.
-        starts, ends = (np.ascontiguousarray(at[rows]) for at in (new.rows.starts, new.rows.ends))
+        lives = new.rows.starts[rows], new.ends_of(rows)
+        starts, ends = map(np.ascontiguousarray, lives)
         return cls(refs, codes, starts, ends)
 
     @classmethod

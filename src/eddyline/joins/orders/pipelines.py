@@ -21,7 +21,7 @@ import numpy as np
 from eddyline.errors import PlanError, StateError
 from eddyline.joins.orders.probe_order import has_cycle, neighbours, way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing
-from eddyline.joins.plan import COMPONENT
+from eddyline.joins.plan import COMPONENT, pipeline_of
 from eddyline.options import FilterOptions
 from eddyline.ordering import policy as find_policy
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
@@ -156,12 +156,18 @@ class PipelineChoice(Choice):
         name: the input.
         written: the other inputs, in the order in which they were written.
         options: of the learning.
+        query: whose pipeline it is, where several queries share a join.
     """
 
     def __init__(
-        self, graph: JoinGraph, name: str, written: tuple[str, ...], options: JoinOptions
+        self,
+        graph: JoinGraph,
+        name: str,
+        written: tuple[str, ...],
+        options: JoinOptions,
+        query: str = "",
     ) -> None:
-        self.component = f"pipeline {name}"
+        self.component = pipeline_of(name, query)
         self.graph, self.name, self.written, self.options = graph, name, written, options
         self.order = written
         self.is_adaptive = options.adaptive and len(graph.inputs) > 2
@@ -410,13 +416,18 @@ class JoinLoop:
         graph: the inputs and their key classes.
         options: of the learning.
         tables: the inputs whose rows were always there.
+        query: whose orders they are, where several queries share a join.
 
     Raises:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
     """
 
     def __init__(
-        self, graph: JoinGraph, options: JoinOptions, tables: frozenset[str] = frozenset()
+        self,
+        graph: JoinGraph,
+        options: JoinOptions,
+        tables: frozenset[str] = frozenset(),
+        query: str = "",
     ) -> None:
         find_policy(options.policy)
         find_monitor(options.monitor)
@@ -425,7 +436,7 @@ class JoinLoop:
         self._tables = tables
         self.written = written_orders(graph)
         self.pipelines = {
-            name: PipelineChoice(graph, name, order, options)
+            name: PipelineChoice(graph, name, order, options, query)
             for name, order in self.written.items()
         }
         self.is_adaptive = options.adaptive and len(graph.inputs) > 2
