@@ -124,14 +124,14 @@ def _by_span(table: pa.Table, first: int, span_us: int, n: int) -> list[pa.Table
 
 @cache
 def ticks_by_time(n_files: int) -> Path:
-    """Return a folder with one for each stream of the day, of half an hour to a file."""
+    """Return a folder with one for each stream of the day, of an hour to a file."""
     columns = {"trades": ["price", "size"], "quotes": ["bid", "ask"], "messages": ["type"]}
     tables = {name: _ticks(name, each) for name, each in columns.items()}
     first = min(int(each["ts"].cast(pa.int64())[0].as_py()) for each in tables.values())
     folder = Path(tempfile.mkdtemp(prefix="eddyline_joins_"))
     for name, table in tables.items():
         (folder / name).mkdir()
-        for number, rows in enumerate(_by_span(table, first, HALF_HOUR_US, n_files)):
+        for number, rows in enumerate(_by_span(table, first, 2 * HALF_HOUR_US, n_files)):
             path = folder / name / f"{number:05d}.parquet"
             parquet.write_table(rows, path)
             os.utime(path, (1_700_000_000 + number,) * 2)

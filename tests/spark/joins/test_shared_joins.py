@@ -16,7 +16,7 @@ from eddyline.spark.run.run import Run
 from eddyline.spark.shared.group import SharedQueryRun, Start, start_together
 from tests import examples
 from tests.spark.joins.join_streams import stream_of, told, write_batch
-from tests.spark.run.lives import changes
+from tests.spark.run.lives import changes, rows_in
 
 pytestmark = [
     pytest.mark.spark,
@@ -80,8 +80,7 @@ def answers(queries):
 
 
 def bag(table):
-    columns = [column.to_pylist() for column in table.columns]
-    return Counter(map(repr, zip(*columns, strict=True)))
+    return Counter(map(repr, rows_in(table)))
 
 
 def written(folder, name):

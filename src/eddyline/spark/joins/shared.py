@@ -242,4 +242,6 @@ def member_filter(step: MemberFilterStep, site: Site) -> FilterOperator:
     check_options(options)
     bound = bind_to(site.df, named(step.predicates), options)
     guard = Guard(f"{MEMBER} = {step.number}")
-    return FilterOperator(bound, options, step.query, relation=step.query, guard=guard)
+    made = FilterOperator(bound, options, step.query, relation=step.query, guard=guard)
+    made.keeps_few = True
+    return made

@@ -20,7 +20,7 @@ from eddyline.spark.shared.scans import PLACES
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -33,14 +33,22 @@ class Fork(Trunk):
 
     Args:
         shape: a DataFrame with their columns, for analysis only.
+        are_few: says whether the driver has answered the batch that is laid, so that its results
+            are few and need not be kept.
         names: what queries call the inputs, by the number of the query: name by common name.
     """
 
     name = "results"
 
-    def __init__(self, shape: DataFrame, names: Mapping[int, Mapping[str, str]]) -> None:
+    def __init__(
+        self,
+        shape: DataFrame,
+        names: Mapping[int, Mapping[str, str]],
+        are_few: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__([shape])
         self.source = shape
+        self.are_few = are_few
         self._names = names
         self._kept: DataFrame | None = None
 
@@ -50,7 +58,9 @@ class Fork(Trunk):
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Keep the results of a batch, so that all branches read what was computed once."""
         self._let_go()
-        self.laid = self._kept = df.persist()
+        self.laid = df
+        if not self.are_few():
+            self.laid = self._kept = df.persist()
         return self.whole
 
     @property
@@ -97,7 +107,8 @@ class Gather(Operator):
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Return the results of all queries, each with its place."""
-        return Laid(self._together(self._fork.laid, self._fork.made))
+        together = self._together(self._fork.laid, self._fork.made)
+        return Laid(together, is_local=self._fork.are_few())
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of these."""

@@ -52,7 +52,7 @@ from eddyline.sql.functions import NON_DETERMINISTIC, READ_BY, names_among
 from eddyline.sql.parsing import comparable, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -220,7 +220,8 @@ class SharedJoins(SharedScan):
         self.settings = first.settings
         self.words = _words(self._forms, self._join)
         self._operator: SharedJoinOperator | None = None
-        self._laid = self._laid_out()
+        self._laid = laid_out(self.steps, first.relations, first.name, first.options)
+        self._branches = self._laid_branches()
         self.source = self._laid.source
 
     @property
@@ -291,15 +292,15 @@ class SharedJoins(SharedScan):
     # -- one pass over the rows -------------------------------------------------------------------
 
     def operators(self) -> list[Operator]:
-        """Return the operators, with nothing learned yet."""
-        laid = self._laid_out()
-        branches = self._branches(laid)
+        """Return the operators, with nothing learned yet; called once."""
+        laid, branches = self._laid, self._branches
         made = [*laid.make()]
         self._operator = next(each for each in made if isinstance(each, SharedJoinOperator))
         self._operator.leave_out([name for name in self.names if name not in self._queries])
         if not branches:
             return [*made, Placed(laid.shape, MEMBER)]
-        fork = self._fork(laid)
+        join = self._operator
+        fork = self._fork(lambda: join.driver_answer is not None)
         for number, branch in branches.items():
             name = self.names[number]
             part = Part(fork, number, name, branch)
@@ -311,21 +312,17 @@ class SharedJoins(SharedScan):
             made += [*([] if fork in made else [fork]), *own]
         return [*made, Gather(fork, {number: each.shape for number, each in branches.items()})]
 
-    def _laid_out(self) -> LaidOut:
-        first = self._first
-        return laid_out(self.steps, first.relations, first.name, first.options)
-
-    def _fork(self, laid: LaidOut) -> Fork:
+    def _fork(self, are_few: Callable[[], bool] = lambda: False) -> Fork:
         names = {
             number: {common: own for own, common in form.names.items()}
             for number, form in enumerate(self._forms.values())
         }
-        return Fork(laid.shape, names)
+        return Fork(self._laid.shape, names, are_few)
 
-    def _branches(self, laid: LaidOut) -> dict[int, LaidOut]:
+    def _laid_branches(self) -> dict[int, LaidOut]:
         """Return the steps of each query that aggregates over its results, by its number."""
         options = JoinOptions.taken(self._first.options)[1]
-        fork, found = self._fork(laid), {}
+        laid, fork, found = self._laid, self._fork(), {}
         for number, (name, form) in enumerate(self._forms.items()):
             if name not in self._queries or not form.aggregates:
                 continue
@@ -356,11 +353,10 @@ class SharedJoins(SharedScan):
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
-        branches = self._branches(self._laid)
-        if not branches:
+        if not self._branches:
             return Placed(self._laid.shape, MEMBER).shape(self._laid.shape)
-        made = {number: each.shape for number, each in branches.items()}
-        return Gather(self._fork(self._laid), made).shape(self._laid.shape)
+        made = {number: each.shape for number, each in self._branches.items()}
+        return Gather(self._fork(), made).shape(self._laid.shape)
 
     def remove(self, *names: str) -> None:
         """Let queries go: nothing is joined for them any more, and windows stay as they are."""

@@ -469,6 +469,7 @@ class Placed(Operator):
     """Says of each row by ``PLACES`` which query it is of."""
 
     name = "places"
+    keeps_few = True
 
     def __init__(self, rows: DataFrame, place: str = PLACE) -> None:
         self._rows, self._place = rows, place
