@@ -45,6 +45,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "pathway",
         "lane",
         "time_bounds",
+        "shared",
     ),
     "aggregates": ("windows", "queries", "over", "joined", "growth", "silent", "nexmark", "lane"),
     "models": (

@@ -8,9 +8,12 @@ beside them: what the others take beyond it is what joining takes.
 from __future__ import annotations
 
 import math
+import os
+import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,6 +120,22 @@ def _by_span(table: pa.Table, first: int, span_us: int, n: int) -> list[pa.Table
     numbers = (table["ts"].cast(pa.int64()).to_numpy() - first) // span_us
     cuts = np.searchsorted(numbers, np.arange(n + 1))
     return [table.slice(start, stop - start) for start, stop in pairwise(cuts)]
+
+
+@cache
+def ticks_by_time(n_files: int) -> Path:
+    """Return a folder with one for each stream of the day, of an hour to a file."""
+    columns = {"trades": ["price", "size"], "quotes": ["bid", "ask"], "messages": ["type"]}
+    tables = {name: _ticks(name, each) for name, each in columns.items()}
+    first = min(int(each["ts"].cast(pa.int64())[0].as_py()) for each in tables.values())
+    folder = Path(tempfile.mkdtemp(prefix="eddyline_joins_"))
+    for name, table in tables.items():
+        (folder / name).mkdir()
+        for number, rows in enumerate(_by_span(table, first, 2 * HALF_HOUR_US, n_files)):
+            path = folder / name / f"{number:05d}.parquet"
+            parquet.write_table(rows, path)
+            os.utime(path, (1_700_000_000 + number,) * 2)
+    return folder
 
 
 def ticks(settings: Settings) -> Joined:

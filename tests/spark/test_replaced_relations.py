@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import eddyline as el
-from eddyline.spark.shared.group import Checkpoint, Start, groups_of
-from eddyline.spark.shared.scans import SCANS
+from eddyline.spark.shared.group import SCANS, Checkpoint, Start, groups_of
 
 EXACT = "SELECT k, x FROM s MODEL x WITHIN 0 BY k AT ts WHERE x > 0 EXACT"
 SAMPLED = "SELECT k, x FROM s MODEL x = x HORIZON 2 SECONDS BY k AT ts SAMPLE EVERY 5 SECONDS"

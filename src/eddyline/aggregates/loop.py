@@ -86,7 +86,7 @@ class AggregateLoop(OneOfFew):
         plans: those that there are.
     """
 
-    component = COMPONENT
+    component: str = COMPONENT
     why_unlogged = ""
     cost_unit = "shuffled rows' worth"
 
@@ -117,7 +117,7 @@ class AggregateLoop(OneOfFew):
             "n_rows": self.known.n_rows,
             "n_handled": fresh.n_handled,
         }
-        return [JournalEntry(batch_id, COMPONENT, "place", before, self.plan, evidence)]
+        return [JournalEntry(batch_id, self.component, "place", before, self.plan, evidence)]
 
     def decide_first(self, n_rows: int, batch_id: int) -> list[JournalEntry]:
         """Let the driver answer the first batch if it has few rows, and so few cells.
@@ -134,7 +134,7 @@ class AggregateLoop(OneOfFew):
             return []
         before, self.plan = self.plan, "driver"
         evidence = {"n_rows": n_rows}
-        return [JournalEntry(batch_id - 1, COMPONENT, "place", before, self.plan, evidence)]
+        return [JournalEntry(batch_id - 1, self.component, "place", before, self.plan, evidence)]
 
     @property
     def advised(self) -> str | None:  # type: ignore[override]
@@ -202,7 +202,7 @@ class AggregateLoop(OneOfFew):
 
     def record(self) -> AggregateRecord:
         """Return the plan after the newest batch; the operator adds what is kept."""
-        return AggregateRecord(COMPONENT, self.plan, self.newest, 0, 0)
+        return AggregateRecord(self.component, self.plan, self.newest, 0, 0)
 
     def snapshot(self) -> Learned:
         """Return the learned state."""

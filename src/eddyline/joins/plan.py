@@ -37,6 +37,11 @@ BUCKETS, BROADCAST = WAYS = "buckets", "broadcast"
 """Where rows meet: in the buckets that windows lie in, or, tables being small, where they are."""
 
 
+def pipeline_of(name: str, query: str = "") -> str:
+    """Return the component of the pipeline of an input, where several queries have one: of whom."""
+    return f"pipeline {name} of {query}" if query else f"pipeline {name}"
+
+
 Place = tuple[str, int]
 """An input and a key class."""
 
@@ -360,6 +365,37 @@ class PartnerPlan:
     """The latest event time of each stream before the batch (µs); of those that had rows."""
 
 
+MEMBER = "__member"
+"""The column of results of several queries that says which one a result is of, by number."""
+
+MARKS = "\0marks"
+"""The column of an input's rows with a bit for each query that needs a row; no stream has it."""
+
+MOST_MEMBERS = 62
+"""Most queries that share windows: a bit for each fits into a whole number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberPlan:
+    """The way the rows of a batch are joined for one of several queries that share windows."""
+
+    number: int
+    """Its number, and the place of its bit in ``MARKS``."""
+    name: str
+    graph: JoinGraph
+    """Its inputs in its own order; the classes are those of all."""
+    orders: Mapping[str, tuple[str, ...]]
+    """See ``BatchPlan``."""
+    columns: Mapping[str, tuple[str, ...]]
+    """By input, the columns that its results have."""
+    stays: Mapping[str, int] = field(default_factory=dict)
+    """By input whose window is shorter than the shared one: its length (µs)."""
+    marked: frozenset[str] = frozenset()
+    """The inputs of which it does not need all rows: ``MARKS`` says which."""
+    probing: DropProbing | None = None
+    """See ``BatchPlan``."""
+
+
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
     """The way the rows of a batch are joined; the same for every bucket."""
@@ -420,6 +456,8 @@ class BatchPlan:
     """Choice of the new rows that are profiled; None if none is."""
     classes: Mapping[str, ClassOrders] = field(default_factory=dict)
     """By input whose classes of new rows have orders of their own: these."""
+    members: tuple[MemberPlan, ...] = ()
+    """The queries that share the windows, each with pipelines of its own; empty: there is one."""
 
     def stays(self, name: str) -> int:
         """Return how long after its event time a row of an input leaves its own window (µs)."""
@@ -432,6 +470,19 @@ class BatchPlan:
         """Whether the rows that are found are counted by age, or those in cold tiers alone."""
         has_cold = any(span is not None for span in self.spans.values())
         return has_cold or (self.measures and bool(self.spans))
+
+
+@dataclass(slots=True)
+class MemberReport:
+    """The work of one bucket in one batch for one of several queries."""
+
+    n_results: int = 0
+    """Combinations found, before conditions other than equalities were checked."""
+    work: JoinWork = field(default_factory=JoinWork)
+    samples: tuple[DropSample, ...] = ()
+    """Outcomes of the probes of sampled rows."""
+    ns: int = 0
+    """Time that it took (ns)."""
 
 
 @dataclass(slots=True)
@@ -474,6 +525,8 @@ class BucketReport:
     """By table of which rows came, the key classes of which no two have the same code."""
     caches: CacheReport | None = None
     """Counts of the caches; None if the plan has none."""
+    members: dict[str, MemberReport] = field(default_factory=dict)
+    """What was done for each of several queries, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,4 +553,15 @@ class JoinProfile:
             CacheReport.merge(each.caches for each in every if each.caches is not None),
             len(every),
             sum(each.ns for each in every),
+        )
+
+    @classmethod
+    def of_member(cls, reports: Iterable[BucketReport], name: str) -> Self:
+        """Return the profile of a batch for one of several queries; see ``of``."""
+        every = [each.members[name] for each in reports if name in each.members]
+        return cls(
+            tuple(sample for each in every for sample in each.samples),
+            JoinWork.merge(each.work for each in every),
+            n_buckets=len(every),
+            ns=sum(each.ns for each in every),
         )

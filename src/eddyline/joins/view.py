@@ -9,7 +9,7 @@ import msgspec
 
 from eddyline.constraints.bounds import LearnedLateness
 from eddyline.joins.leaving import DiscardState
-from eddyline.joins.plan import BUCKETS
+from eddyline.joins.plan import BUCKETS, pipeline_of
 from eddyline.runtime.records import Numbers, event_time_levels
 from eddyline.state.bucket_state import BucketState, files_of
 from eddyline.state.grid import Grid
@@ -174,6 +174,31 @@ class PipelineView:
     """The order as written."""
     classes: tuple[ClassView, ...] = ()
     """The orders of classes of its rows, where they differ."""
+    query: str = ""
+    """Whose pipeline it is, where several queries share the join."""
+
+    @property
+    def component(self) -> str:
+        """The name of its choice."""
+        return pipeline_of(self.name, self.query)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One of several queries that share the windows of a join."""
+
+    name: str
+    windows: tuple[tuple[str, str], ...]
+    """Its own windows in words, by input; those of streams."""
+    wheres: tuple[tuple[str, str], ...]
+    """The condition on the rows that it needs, by input, where others need other rows."""
+    n_results: int
+    """Combinations that were found for it."""
+    ns: int
+    """Time that its pipelines took (ns)."""
+    pipelines: tuple[PipelineView, ...]
+    is_here: bool = True
+    """Whether it runs; one that has left keeps the windows as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +243,8 @@ class JoinView:
     """Of each key that is cut by event time, too, in how many parts the inputs are, in words."""
     way: str = BUCKETS
     """Where rows meet, one of ``plan.WAYS``."""
+    members: tuple[MemberView, ...] = ()
+    """The queries that share it, if several do."""
 
 
 @dataclass(frozen=True, slots=True)

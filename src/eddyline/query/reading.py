@@ -16,6 +16,7 @@ from eddyline.query.steps import (
     ProjectStep,
     ReadStep,
     SharedAggregateStep,
+    SharedJoinStep,
 )
 from eddyline.sql.functions import UNITS
 from eddyline.sql.parsing import parse_output, quoted
@@ -149,7 +150,12 @@ def _of_join(step: JoinStep, relation: str) -> Step:
         return ProjectStep(relation, ("*",))
     names = [quoted(name) for each in joined for name in each.columns]
     keys = [text for key in step.keys for each in joined for text in key.members.get(each.name, ())]
-    return ProjectStep(relation, (*names, *keys))
+    wheres = (
+        [where for each in joined for where in step.wheres(each.name) if where]
+        if isinstance(step, SharedJoinStep)
+        else []
+    )
+    return ProjectStep(relation, (*names, *keys, *wheres))
 
 
 def _texts_of(step: Step) -> list[str] | None:

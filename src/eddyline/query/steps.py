@@ -161,6 +161,57 @@ class JoinStep:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinMember:
+    """What one of several queries that share a join asks of it."""
+
+    name: str
+    """Of the query."""
+    inputs: tuple[str, ...]
+    """The joined inputs by name, in the order in which it was written."""
+    windows: Mapping[str, Window]
+    """By input, its own window."""
+    columns: Mapping[str, tuple[str, ...]]
+    """By input, the columns that its later steps read."""
+    wheres: Mapping[str, str] = field(default_factory=dict)
+    """By input, the condition on the rows that it needs, as SQL; missing: it needs what others
+    need."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedJoinStep(JoinStep):
+    """A join that several queries share: inputs have the longest windows, and all columns.
+
+    Results have the number of their query in ``joins.plan.MEMBER``; columns that it does not ask
+    for are NULL.
+    """
+
+    members: tuple[JoinMember, ...] = ()
+
+    def wheres(self, name: str) -> tuple[str, ...]:
+        """Return the condition of each query on the rows of an input; none if all need the same.
+
+        The condition of one that needs all rows is empty.
+        """
+        found = tuple(each.wheres.get(name, "") for each in self.members)
+        return found if any(found) else ()
+
+    def __str__(self) -> str:
+        return f"{JoinStep.__str__(self)}, for {len(self.members)} queries"
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFilterStep(OverOne):
+    """Keeps of the results of one of several queries those for which every predicate is true."""
+
+    predicates: tuple[Predicate, ...]
+    query: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{FilterStep(self.input, self.predicates)}, of {self.query}"
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateStep(OverOne):
     """Aggregates the rows of a relation by group and window, and computes the output columns.
 

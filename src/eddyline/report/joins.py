@@ -52,7 +52,7 @@ from eddyline.report.series import how_often, order_series, points_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from eddyline.joins.view import CacheView, JoinView
+    from eddyline.joins.view import CacheView, JoinView, PipelineView
     from eddyline.report.formatting import Unit
     from eddyline.report.series import OrderSeries, Point
     from eddyline.runtime.records import History
@@ -106,6 +106,7 @@ CLASSES = (
     Column("rows", shows_values=True),
     *columns("order, of sampled: share"),
 )
+MEMBERS = columns("query, own windows, rows that it needs, found: count, time: ns")
 CACHES = columns(
     "rows of, cached, asked: count, "
     "had: share, saves per batch: ns, costs per batch: ns, size: bytes"
@@ -148,12 +149,14 @@ def sections(view: JoinView, history: History) -> list[Section]:
     points = points_of(history.batches)
     ran = [
         found
-        for pipeline in view.pipelines
-        if (found := order_series(f"pipeline {pipeline.name}", history.batches)) is not None
+        for pipeline in _every_pipeline(view)
+        if (found := order_series(pipeline.component, history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
     pipelines = {
-        f"{what} {pipeline.name}" for pipeline in view.pipelines for what in ("pipeline", "routes")
+        component
+        for pipeline in _every_pipeline(view)
+        for component in (pipeline.component, f"routes {pipeline.name}")
     }
     components = {"join", "tables", "table filter", "constraints", *pipelines}
     return [
@@ -163,7 +166,8 @@ def sections(view: JoinView, history: History) -> list[Section]:
             (_arrived(view), _kept(view), *learned, *_series(points)),
             entities=tuple(_entities(view)),
         ),
-        _pipelines(view),
+        *_members(view),
+        *(_pipelines(view, *each) for each in _pipelines_by_query(view)),
         *_caches(view),
         *constraint_sections(view, points),
         *map(_order, ran),
@@ -365,14 +369,48 @@ def _kept(view: JoinView) -> Table:
     return Table(KEPT, rows, "What the windows hold.")
 
 
-def _pipelines(view: JoinView) -> Section:
+def _every_pipeline(view: JoinView) -> list[PipelineView]:
+    return [each for _, pipelines in _pipelines_by_query(view) for each in pipelines]
+
+
+def _pipelines_by_query(view: JoinView) -> list[tuple[str, Sequence[PipelineView]]]:
+    """Return the pipelines of each query that shares the join, else those of the one query."""
+    if not view.members:
+        return [("", view.pipelines)]
+    return [(each.name, each.pipelines) for each in view.members if each.is_here]
+
+
+def _members(view: JoinView) -> list[Section]:
+    """Say who shares what, if several queries share the join."""
+    if not view.members:
+        return []
+    rows = []
+    for each in view.members:
+        windows = ", ".join(f"{clipped(of, NAME_WIDTH)} [{window}]" for of, window in each.windows)
+        wheres = "; ".join(
+            f"{clipped(of, NAME_WIDTH)}: {one_line(where)}" for of, where in each.wheres
+        )
+        work = (each.n_results, each.ns) if each.is_here else (None, None)
+        rows.append((clipped(each.name, NAME_WIDTH), windows, wheres or "as the others", *work))
+    note = (
+        "These queries share the exchange and the windows above: each row comes once and is kept "
+        "once, as long as the longest window says. Each query has its own windows and conditions "
+        "within these, and its own pipelines."
+    )
+    said = [Table(MEMBERS, tuple(rows), note)]
+    gone = [each.name for each in view.members if not each.is_here]
+    texts = [Text(f"{', '.join(gone)} left; the windows stay as they are.")] if gone else []
+    return [Section("queries that share the join", (*said, *texts))]
+
+
+def _pipelines(view: JoinView, query: str, pipelines: Sequence[PipelineView]) -> Section:
     state = "orders are learned" if view.is_adaptive else "orders are fixed"
-    if all(len(each.probes) < 2 for each in view.pipelines):
+    if all(len(each.probes) < 2 for each in pipelines):
         state = "one window each, nothing to order"
     if view.way == BROADCAST:
         state = "tables come to the rows, which is not counted"
     rows = []
-    for pipeline in view.pipelines:
+    for pipeline in pipelines:
         written = {name: place for place, name in enumerate(pipeline.written, 1)}
         for position, probe in enumerate(pipeline.probes, 1):
             rows.append(
@@ -404,7 +442,8 @@ def _pipelines(view: JoinView) -> Section:
     )
     if classes:
         parts.append(Table(CLASSES, classes, "Classes of rows with orders of their own."))
-    return Section(f"pipelines: {state}", tuple(parts))
+    title = f"pipelines of {clipped(query, NAME_WIDTH)}" if query else "pipelines"
+    return Section(f"{title}: {state}", tuple(parts))
 
 
 def _caches(view: JoinView) -> list[Section]:

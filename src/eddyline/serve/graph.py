@@ -134,7 +134,10 @@ def graph_of(view: RunView, sections: Sequence[Section], plans: Mapping[str, str
     boxes = _boxes(view, entities, {of for of, _ in now})
     shown = []
     for each in boxes:
-        is_own = each.kind in ("project", "result")
+        parts = [of for of, _ in each.owns]
+        is_own = each.kind in ("project", "result") or (
+            bool(parts) and all(of.endswith(f" of {view.query}") for of in parts)
+        )
         shared = () if is_own else tuple(name for name in together if name != view.query)
         facts = (*each.facts, *_plan_facts(each, plans))
         shown.append(

@@ -281,6 +281,9 @@ class Operator:
     """Its conjuncts as written, if it is a filter that an operator behind it may evaluate."""
     covered_by: Covering | None = None
     """That operator; None if there is none."""
+    keeps_few: bool = False
+    """Whether it makes no more rows than there are: of few, which the driver has given to Spark,
+    the result may go back to the driver."""
     passes_all: bool = False
     """Whether its result has each row that it is laid over, as it was: it only looks at them."""
 

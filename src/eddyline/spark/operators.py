@@ -18,10 +18,12 @@ from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
     JoinStep,
+    MemberFilterStep,
     OverStep,
     ProjectStep,
     ReadStep,
     SharedAggregateStep,
+    SharedJoinStep,
     UnionStep,
 )
 from eddyline.rules.store import RuleStep
@@ -32,6 +34,7 @@ from eddyline.spark.alarms.operator import AlarmOperator
 from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
+from eddyline.spark.joins.shared import SharedJoinOperator, member_filter
 from eddyline.spark.models.operator import ModelOperator
 from eddyline.spark.models.shared import SharedModelOperator
 from eddyline.spark.operator import LaidOut, Merging, Site
@@ -72,6 +75,8 @@ OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     RuleStep: RuleOperator.of,
     ProjectStep: ProjectOperator.of,
     JoinStep: JoinOperator.of,
+    SharedJoinStep: SharedJoinOperator.of,
+    MemberFilterStep: member_filter,
     ModelStep: ModelOperator.of,
     SharedModelStep: SharedModelOperator.of,
     AlarmStep: AlarmOperator.of,

@@ -7,18 +7,19 @@ payload (``KeyColumn``).
 
 ``SortedRun`` has rows that no longer change, in the order of their first key, with an index for
 each key class. A window is a sequence of runs; its cold tier stands for many of them, and is asked
-as one (``SortedRun.asked``).
+as one (``SortedRun.asked``). Where several queries share a window, each sees its part of a run
+(``NarrowRun``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from eddyline.state.run_index import Index
+from eddyline.state.run_index import AS_ENDS, Index
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -210,6 +211,10 @@ class SortedRun:
             self.indexes[key] = Index.of(rows.codes[key], rows.starts, rows.ends)
         return self.indexes[key]
 
+    def ends_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the last instants at which some of its rows are in their window (µs)."""
+        return self.rows.ends[rows]
+
     def most_alike(self, key: int) -> int:
         """Return how many rows no key of a class has more of."""
         if key not in self.alike:
@@ -217,3 +222,50 @@ class SortedRun:
             cuts = np.flatnonzero(hashes[1:] != hashes[:-1]) + 1
             self.alike[key] = int(np.diff(cuts, prepend=0, append=len(self)).max(initial=0))
         return self.alike[key]
+
+
+class NarrowRun(SortedRun):
+    """A run as a query sees it that needs a part of it: fewer columns, or rows for less time.
+
+    Nothing is copied: indexes are those of the run, with a note of what is there.
+
+    Args:
+        whole: the run.
+        columns: the payload that the query needs.
+        stays: how long after its event time a row leaves the window of the query (µs); None: as
+            the run says.
+        bit: the bit of the query in ``marks``; 0: all rows are there.
+        marks: the payload column with a bit for each query that needs a row.
+    """
+
+    def __init__(
+        self,
+        whole: SortedRun,
+        columns: Sequence[str],
+        stays: int | None,
+        bit: int = 0,
+        marks: str = "",
+    ) -> None:
+        rows = whole.rows
+        payload = rows.payload.select([*columns])
+        super().__init__(Rows(rows.codes, rows.starts, rows.ends, payload))
+        self.whole = whole
+        self._stays = AS_ENDS if stays is None else stays
+        self._bit = bit
+        self._marks = np.empty(0, np.int64)
+        if bit:
+            self._marks = rows.payload[marks].combine_chunks().to_numpy()
+
+    def index(self, key: int) -> Index:
+        """Return the index of a key class, which tells what is there."""
+        if key not in self.indexes:
+            self.indexes[key] = replace(
+                self.whole.index(key), stays=self._stays, marks=self._marks, bit=self._bit
+            )
+        return self.indexes[key]
+
+    def ends_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the last instants at which some of its rows are in their window (µs)."""
+        if self._stays == AS_ENDS:
+            return super().ends_of(rows)
+        return self.rows.starts[rows] + self._stays

@@ -29,6 +29,10 @@ CROWDED = 64
 sorts each slot by itself, grows with the square of the rows in it."""
 
 
+AS_ENDS = -1
+"""No limit for how long entries live but their ends."""
+
+
 class Probes(NamedTuple):
     """Probes into an index."""
 
@@ -86,6 +90,12 @@ class Index:
     bounds: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """For each entry the latest end of it and those before it with its hash (µs); none if ends
     ascend."""
+    stays: int = AS_ENDS
+    """For how long after its start an entry lives at most (µs); ``AS_ENDS``: its end says it."""
+    marks: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    """Bits of each row of the run; none if all rows are there."""
+    bit: int = 0
+    """The bit of the rows that are there, of those with marks."""
 
     @classmethod
     def of(
@@ -167,6 +177,9 @@ class Index:
                 self.directory,
                 self.places,
                 self.bounds,
+                self.stays,
+                self.marks,
+                self.bit,
                 checks,
                 base,
                 n_found,
@@ -268,7 +281,7 @@ def shift_of(directory: NDArray[np.uint32]) -> np.uint64:
 
 
 @compiled
-def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what they do
+def probe(  # noqa: C901, PLR0912, PLR0915 - calls inside the loop cost more than what they do
     first: int,
     hashes: NDArray[np.uint64],
     starts: NDArray[np.int64],
@@ -279,6 +292,9 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
     directory: NDArray[np.uint32],
     places: NDArray[np.uint32],
     bounds: NDArray[np.int64],
+    stays: int,
+    marks: NDArray[np.int64],
+    bit: int,
     index_checks: NDArray[np.int64],
     base: int,
     n: int,
@@ -335,16 +351,23 @@ def probe(  # noqa: C901, PLR0912 - calls inside the loop cost more than what th
             if begins[hit] > last and entries[place, 0] == wanted:
                 continue
             far = place + LONG
-            if entries[place, 2] < alive and far < n_entries and tags[far] == tag:
+            has_left = entries[place, 2] < alive
+            if stays >= 0:
+                has_left = entries[place, 1] + stays < alive
+            if has_left and far < n_entries and tags[far] == tag:
                 # A key with many rows: those that left before are not walked through.
-                place = _next_alive(hashes[at], alive, place, tags, entries, bounds)
+                place = _next_alive(hashes[at], alive, place, tags, entries, bounds, stays)
             while place < n_entries and tags[place] == tag:
                 start, end = max(alive, entries[place, 1]), min(last, entries[place, 2])
+                if stays >= 0:
+                    end = min(end, entries[place, 1] + stays)
                 is_found = entries[place, 0] == wanted
                 if is_found and start > last:
                     break
                 row = np.int64(places[place]) if places.size else place
                 is_found = is_found and start <= end
+                if marks.size:
+                    is_found = is_found and (marks[row] & bit) != 0
                 for code in range(checks.shape[0]):
                     is_found = is_found and checks[code, at] == index_checks[code, row]
                 place += 1
@@ -385,12 +408,14 @@ def _next_alive(
     tags: NDArray[np.uint32],
     entries: NDArray[np.int64],
     bounds: NDArray[np.int64],
+    stays: int,
 ) -> np.int64:
     """Return the first place from one on of an entry that is alive; see ``first_alive``."""
     high, step = low, LONG
     while high < tags.size and tags[high] == tags[low]:
         high, step = high + step, 2 * step
-    return first_alive(wanted, alive, low, min(high, np.int64(tags.size)), entries, bounds)
+    high = min(high, np.int64(tags.size))
+    return first_alive(wanted, alive, low, high, entries, bounds, stays)
 
 
 @compiled
@@ -401,11 +426,12 @@ def first_alive(
     high: np.int64,
     entries: NDArray[np.int64],
     bounds: NDArray[np.int64],
+    stays: int,
 ) -> np.int64:
     """Return the first place in [low, high) whose entry has a hash and may live at an instant (µs).
 
     With bounds that entry itself may have left, but none before it lives. Without any, it is the
-    place behind the last of that hash.
+    place behind the last of that hash. For ``stays`` see ``run_index.Index``.
     """
     while low < high:
         middle = (low + high) // 2
@@ -414,6 +440,8 @@ def first_alive(
         if own == wanted:
             end = bounds[middle] if bounds.size else entries[middle, 2]
             is_before = end < alive
+            if stays >= 0:  # starts ascend
+                is_before = entries[middle, 1] + stays < alive
         if is_before:
             low = middle + 1
         else:

@@ -455,6 +455,57 @@ KINDS = {
         late="st",
         options={"buckets": 2},
     ),
+    "joins together": Kind(
+        {
+            "wide": (
+                "SELECT s.id AS a, t.id AS b FROM s [RANGE 12 SECONDS], t [RANGE 6 SECONDS] "
+                "WHERE s.k = t.k AND s.id % 3 <> t.id % 3",
+                f"SELECT a, b FROM ({ALL_PAIRS})",
+            ),
+            "narrow": (
+                "SELECT y.id AS b, x.k FROM t [RANGE 1 SECOND] y, s [RANGE 3 SECONDS] x "
+                "WHERE y.k = x.k AND x.id % 3 <> 0 AND y.id % 6 < 3",
+                "SELECT t.id AS b, s.k FROM s JOIN t ON s.k = t.k AND s.id % 3 <> 0 AND "
+                "t.id % 6 < 3 AND s.ts BETWEEN t.ts - INTERVAL 3 SECONDS AND "
+                "t.ts + INTERVAL 1 SECOND",
+            ),
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
+    "aggregates over joins together": Kind(
+        {
+            "sums": (
+                "SELECT s.k % 7 AS g, count(*) AS n, sum(s.id) AS total, window.end AS till "
+                "FROM s [RANGE 3 SECONDS], t [RANGE 1 SECOND] WHERE s.k = t.k GROUP BY s.k % 7",
+                changes(
+                    "SELECT s.k % 7 AS g, s.id AS a, greatest(s.ts, t.ts) AS since, "
+                    "least(s.ts + INTERVAL 3 SECONDS, t.ts + INTERVAL 1 SECOND) AS until "
+                    "FROM s JOIN t ON s.k = t.k",
+                    LOWER,
+                    "count(a) AS n, sum(a) AS total",
+                ),
+            ),
+            "tops": (
+                "SELECT x.k % 2 AS g, max(y.id) AS top, window.end AS till "
+                "FROM t [RANGE 2 SECONDS] y, s [NOW] x WHERE x.k = y.k AND x.id % 3 <> y.id % 3 "
+                "GROUP BY x.k % 2",
+                changes(
+                    "SELECT s.k % 2 AS g, t.id AS b, greatest(s.ts, t.ts) AS since, "
+                    "least(s.ts, t.ts + INTERVAL 2 SECONDS) AS until "
+                    "FROM s JOIN t ON s.k = t.k AND s.id % 3 <> t.id % 3",
+                    LOWER,
+                    "max(b) AS top",
+                ),
+            ),
+            "pairs": (
+                "SELECT s.id AS a, t.id AS b FROM s [RANGE 12 SECONDS], t [RANGE 6 SECONDS] "
+                "WHERE s.k = t.k AND s.id % 3 <> t.id % 3",
+                f"SELECT a, b FROM ({ALL_PAIRS})",
+            ),
+        },
+        late="st",
+    ),
     "set operation": Kind(
         {
             "q": (

@@ -11,7 +11,7 @@ import pytest
 
 from eddyline.joins import tables
 from eddyline.models.streams.plan import SharedModelStep
-from eddyline.query.steps import SharedAggregateStep
+from eddyline.query.steps import MemberFilterStep, SharedAggregateStep, SharedJoinStep
 from eddyline.spark.operators import OPERATORS
 from tests import examples
 from tests.spark.run import lives
@@ -53,7 +53,8 @@ def crashes(streams, tmp_path, monkeypatch, name):
 def test_every_operator_has_a_kind(spark, streams):
     """Those of queries that run together are made when these are started."""
     made = {type(step) for kind in KINDS.values() for step in kind.all_steps(spark, streams)}
-    assert made >= OPERATORS.keys() - {SharedAggregateStep, SharedModelStep}
+    shared = {SharedAggregateStep, SharedModelStep, SharedJoinStep, MemberFilterStep}
+    assert made >= OPERATORS.keys() - shared
 
 
 @pytest.mark.large("starts each query once for each point at which it crashes")

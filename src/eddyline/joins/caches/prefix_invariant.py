@@ -22,7 +22,7 @@ from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
 from eddyline.joins.operator.composites import lives_of
 from eddyline.state.rows import ALWAYS
-from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
+from eddyline.state.run_index import AS_ENDS, first_alive, hashes_of, shift_of, stacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -357,7 +357,7 @@ def has_like(
             continue
         slot = hashes[at] >> shift
         low, high = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
-        place = first_alive(hashes[at], until[at], low, high, entries, bounds)
+        place = first_alive(hashes[at], until[at], low, high, entries, bounds, AS_ENDS)
         while place < entries.shape[0] and not found[at]:
             if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
                 break

@@ -65,7 +65,8 @@ class Composites:
         places = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
         refs = {name: places.astype(np.int64, copy=False) + base}
         # The columns of a run from a file are strided.
-        starts, ends = (np.ascontiguousarray(at[rows]) for at in (new.rows.starts, new.rows.ends))
+        lives = new.rows.starts[rows], new.ends_of(rows)
+        starts, ends = map(np.ascontiguousarray, lives)
         return cls(refs, codes, starts, ends)
 
     @classmethod

@@ -25,7 +25,7 @@ from eddyline.errors import PlanError, StateError
 from eddyline.joins.orders.classes import ProbeRoutes, Readable, can_route
 from eddyline.joins.orders.probe_order import has_cycle, neighbours, way_filters
 from eddyline.joins.orders.probe_profiling import DropProbing
-from eddyline.joins.plan import COMPONENT
+from eddyline.joins.plan import COMPONENT, pipeline_of
 from eddyline.options import FilterOptions
 from eddyline.ordering import policy as find_policy
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
@@ -166,12 +166,18 @@ class PipelineChoice(Choice):
         name: the input.
         written: the other inputs, in the order in which they were written.
         options: of the learning.
+        query: whose pipeline it is, where several queries share a join.
     """
 
     def __init__(
-        self, graph: JoinGraph, name: str, written: tuple[str, ...], options: JoinOptions
+        self,
+        graph: JoinGraph,
+        name: str,
+        written: tuple[str, ...],
+        options: JoinOptions,
+        query: str = "",
     ) -> None:
-        self.component = f"pipeline {name}"
+        self.component = pipeline_of(name, query)
         self.graph, self.name, self.written, self.options = graph, name, written, options
         self.order = written
         self.is_adaptive = options.adaptive and len(graph.inputs) > 2
@@ -435,6 +441,7 @@ class JoinLoop:
         options: of the learning.
         tables: the inputs whose rows were always there.
         readable: by input, the columns by which classes of its rows may have orders of their own.
+        query: whose orders they are, where several queries share a join.
 
     Raises:
         OptionError: the policy or the monitor is unknown or of the wrong kind.
@@ -446,6 +453,7 @@ class JoinLoop:
         options: JoinOptions,
         tables: frozenset[str] = frozenset(),
         readable: Mapping[str, Readable] = NOTHING_READABLE,
+        query: str = "",
     ) -> None:
         find_policy(options.policy)
         find_monitor(options.monitor)
@@ -454,7 +462,7 @@ class JoinLoop:
         self._tables = tables
         self.written = written_orders(graph)
         self.pipelines = {
-            name: PipelineChoice(graph, name, order, options)
+            name: PipelineChoice(graph, name, order, options, query)
             for name, order in self.written.items()
         }
         self.is_adaptive = options.adaptive and len(graph.inputs) > 2

@@ -159,7 +159,7 @@ class _Profiler:
         rows = places(len(new), most, seed)
         units = np.arange(rows.size)
         codes = {key: codes[rows] for key, codes in new.rows.codes.items()}
-        first = Composites({SEED: units}, codes, new.rows.starts[rows], new.rows.ends[rows])
+        first = Composites({SEED: units}, codes, new.rows.starts[rows], new.ends_of(rows))
         prob, pairs = rows.size / len(new), self._pairs(name, first)
         bound, of_row = (name, *filters.head), rows
         for at, other in enumerate(filters.head):
@@ -291,7 +291,7 @@ class _Partners:
         found, added = self.before.take(at), run.rows
         more = {key: codes[rows] for key, codes in added.codes.items() if key not in found.codes}
         starts = np.maximum(found.starts, added.starts[rows])
-        ends = np.minimum(found.ends, added.ends[rows])
+        ends = np.minimum(found.ends, run.ends_of(rows))
         return Composites(found.rows, found.codes | more, starts, ends)
 
 
@@ -360,6 +360,9 @@ class LookUp:
             index.directory,
             index.places,
             index.bounds,
+            index.stays,
+            index.marks,
+            index.bit,
             stacked([run.rows.codes[key] for key in self.links[1:]], len(run)),
             most,
             counts,
@@ -379,6 +382,9 @@ def count_partners(
     directory: NDArray[np.uint32],
     places: NDArray[np.uint32],
     bounds: NDArray[np.int64],
+    stays: int,
+    marks: NDArray[np.int64],
+    bit: int,
     index_checks: NDArray[np.int64],
     most: int,
     counts: NDArray[np.int64],
@@ -397,12 +403,17 @@ def count_partners(
         unit, wanted, alive = units[at], hashes[at], starts[at]
         slot = wanted >> shift
         place, stop = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
-        place = first_alive(wanted, alive, place, stop, entries, bounds)
+        place = first_alive(wanted, alive, place, stop, entries, bounds, stays)
         while place < stop and np.uint64(entries[place, 0]) == wanted and counts[unit] < most:
             if entries[place, 1] > ends[at]:
                 break
             row = np.int64(places[place]) if places.size else place
-            is_found = max(alive, entries[place, 1]) <= min(ends[at], entries[place, 2])
+            end = min(ends[at], entries[place, 2])
+            if stays >= 0:
+                end = min(end, entries[place, 1] + stays)
+            is_found = max(alive, entries[place, 1]) <= end
+            if marks.size:
+                is_found = is_found and (marks[row] & bit) != 0
             for code in range(checks.shape[0]):
                 is_found = is_found and checks[code, at] == index_checks[code, row]
             place += 1

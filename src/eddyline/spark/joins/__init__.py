@@ -4,7 +4,8 @@ Read in this order: ``bound`` (what is known before a row comes), ``layout`` and
 inputs as one DataFrame, tagged, with codes of their keys, and the steps over one of them),
 ``inputs`` (what arrives, how far event time has come, and the filters of inputs), ``operator`` (the
 join, batch by batch), ``task`` (a partition is a bucket), ``tables`` (batches in which tables go to
-the rows), and ``window_join`` (the same over batch DataFrames).
+the rows), ``shared`` (one join for several queries), and ``window_join`` (the same over batch
+DataFrames).
 
 Each batch has one ``BatchMode``. The inputs are prepared first: they ask the join for the mode, and
 keep it. The join decides it by three facts. The strategy is ``WayChoice`` by the size of the

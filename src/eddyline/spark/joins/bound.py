@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -25,6 +25,7 @@ from eddyline.query.steps import (
     FilterStep,
     ProjectStep,
     ReadStep,
+    SharedJoinStep,
     asks_python,
     columns_read,
     made_by,
@@ -445,8 +446,11 @@ def _all_of(conditions: Sequence[str]) -> str:
     return " AND ".join(steps_of([f"({each}\n)" for each in conditions])) or "TRUE"
 
 
-def bind_join(step: JoinStep, site: Site) -> BoundJoin:
-    """Return a join bound to the streams and tables of a site.
+BoundT = TypeVar("BoundT", bound=BoundJoin)
+
+
+def bind_join(step: JoinStep, site: Site, kind: type[BoundT]) -> BoundT:
+    """Return a join of a kind, bound to the streams and tables of a site.
 
     Raises:
         QueryError: streams without event times, or of different kinds.
@@ -455,11 +459,13 @@ def bind_join(step: JoinStep, site: Site) -> BoundJoin:
     names = [each.name for each in step.joined]
     compared = columns_read(names, step.equalities)
     inputs = tuple(_input(site, each, compared[each.name]) for each in step.joined)
+    if isinstance(step, SharedJoinStep):
+        inputs = tuple(replace(each, wheres=step.wheres(each.name)) for each in inputs)
     _check_streams(inputs)
     check_one_type(site.query, ((each.stream, each.df, each.time) for each in inputs))
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
     taken = JoinOptions.taken(site.options)
-    return BoundJoin(site.query, step, inputs, graph, *taken, is_alone=site.is_alone)
+    return kind(site.query, step, inputs, graph, *taken, is_alone=site.is_alone)
 
 
 def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinInput:

@@ -15,6 +15,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.joins.plan import MARKS
 from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import ProjectStep
 from eddyline.spark.analysis import refused, unlogged
@@ -85,7 +86,14 @@ class InputLayout:
     @property
     def slots(self) -> dict[str, str]:
         """The columns that the common columns for them hold, by name."""
-        return {name: place for name, place in self.carried if place.startswith(SLOT)}
+        return {
+            name: place for name, place in self.carried if place.startswith(SLOT) and name != MARKS
+        }
+
+    @property
+    def marks_in(self) -> str:
+        """The common column that says which queries need a row; empty if all need all rows."""
+        return dict(self.more).get(MARKS, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +125,18 @@ class JoinInput:
     """What makes its rows, where these are results of operators of its own: aggregates, joins."""
     key: str | None = None
     """The column that was declared to be the key of the stream."""
+    wheres: tuple[str, ...] = ()
+    """The condition of each of several queries on its rows (empty: it needs all), as SQL; none if
+    they need the same rows."""
+
+    @property
+    def marks(self) -> str:
+        """SQL of the bits of the queries that need a row."""
+        bits = (
+            f"CASE WHEN ({where}\n) THEN {1 << at}L ELSE 0L END" if where else f"{1 << at}L"
+            for at, where in enumerate(self.wheres)
+        )
+        return " + ".join(bits)
 
     @property
     def is_streaming(self) -> bool:
@@ -194,7 +214,8 @@ class Layouts:
         places = {name: f"{KEY}{k}" for name, k in codes.items()}
         if each.time is not None and each.made is None and not (is_raw or each.is_projected):
             places.setdefault(each.time, START)
-        carried = dict.fromkeys((*columns, *ties))
+        carried = dict.fromkeys((*columns, *ties, *([MARKS] if each.wheres else [])))
+        types[MARKS] = "bigint"
         places = {name: place for name, place in places.items() if name in carried}
         for name in carried:
             if name not in places:

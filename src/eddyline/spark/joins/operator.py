@@ -48,6 +48,7 @@ from eddyline.joins.view import (
 )
 from eddyline.lane.exchange import Reading, columns_to_read
 from eddyline.options import DISCARD, JoinOptions
+from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import FilterStep, ProjectStep
 from eddyline.report import joins as words
@@ -59,7 +60,7 @@ from eddyline.spark.bucketed import (
     shuffled,
     state_of,
 )
-from eddyline.spark.joins.bound import bind_join
+from eddyline.spark.joins.bound import BoundJoin, bind_join
 from eddyline.spark.joins.inputs import BatchMode, InputFilter, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF
 from eddyline.spark.joins.source import InputProject, Placement
@@ -86,7 +87,6 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import History, Record
     from eddyline.spark.arrow_tasks import Tasks
-    from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.layout import JoinInput
     from eddyline.spark.lane import ListedScan, PlainScan
     from eddyline.spark.operator import Batch, Laid, Observed, Operator, Pending, Site
@@ -120,6 +120,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     name = COMPONENT
     takes = JoinOptions
     state_type = JoinPart
+    bound_type: type[BoundJoin] = BoundJoin
     place: StatePlace
 
     def __init__(self, bound: BoundJoin) -> None:
@@ -224,7 +225,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     @classmethod
     def of(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
-        made = cls(bind_join(step, site))
+        made = cls(bind_join(step, site, cls.bound_type))
         made.follow_streams(site)
         return made
 
@@ -398,7 +399,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.lane.follow(*streams, asks_files=site.asks_files)
 
     def _columns_read(self, of: JoinInput) -> tuple[str, ...]:
-        """Return the columns of an input that tasks read, those of its condition included."""
+        """Return the columns of an input that tasks read, those of its conditions included."""
         return columns_to_read(self._needed(of), self._conditions[of.name])
 
     @cached_property
@@ -407,8 +408,22 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         found = {}
         for each in self._read:
             steps = (step for step in each.steps if isinstance(step, FilterStep))
-            found[each.name] = row_test(each.df, [own for step in steps for own in step.predicates])
+            predicates = [own for step in steps for own in step.predicates]
+            if all(each.wheres) and each.wheres:
+                any_needs = " OR ".join(f"({where}\n)" for where in each.wheres)
+                predicates.append(SqlPredicate(any_needs))
+            found[each.name] = row_test(each.df, predicates)
         return found
+
+    @cached_property
+    def _wheres(self) -> dict[str, tuple[RowTest | None, ...]]:
+        """The conditions of queries that share an input; Refused if tasks cannot evaluate one."""
+        return {
+            each.name: tuple(
+                row_test(each.df, [SqlPredicate(where)] if where else []) for where in each.wheres
+            )
+            for each in self._read
+        }
 
     @property
     def _filters(self) -> list[InputFilter]:
@@ -452,7 +467,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """Return the columns that results need of an input, with its time and keys."""
         assert of.time is not None
         keys, slots = self._key_columns[of.name].values(), self.bound.source.layout(of.name).slots
-        return (*dict.fromkeys([of.time, *keys, *slots]),)
+        tested = [name for each in self._wheres[of.name] if each for name in each.columns]
+        return (*dict.fromkeys([of.time, *keys, *slots, *tested]),)
 
     def check_may_read(self) -> None:
         """Raise Refused if tasks may not read files, whatever the input is."""
@@ -464,7 +480,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             raise Refused("rows that have no partner are needed, or their order")
         if self.broadcast is not None or self.drops.loop.tables:
             raise Refused("a table says which rows are needed")
-        _ = self._conditions  # raises Refused where tasks cannot evaluate one
+        _ = self._conditions, self._wheres  # raise Refused where tasks cannot evaluate one
         for each in self._read:
             if any(name.startswith(TEXT_OF) for name in bound.source.layout(each.name).slots):
                 raise Refused(f"Spark computes a column of {each.name}")
@@ -472,7 +488,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def check_fits(self, *scans: PlainScan) -> None:
         """Raise Refused if keys have values that tasks do not compare as Spark does."""
-        check_settings(self._conditions.values(), scans[0].spark)
+        wheres = (where for own in self._wheres.values() for where in own)
+        check_settings((*self._conditions.values(), *wheres), scans[0].spark)
         for scan, each in zip(scans, self._read, strict=True):
             kinds = {column.name: column.type_text for column in scan.columns}
             for key, name in self._key_columns[each.name].items():
@@ -521,6 +538,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             slots={place: name for name, place in layout.slots.items()},
             common=self._common,
             grid=self._grid,
+            wheres=self._wheres[of.name],
+            marks_in=layout.marks_in,
         )
 
     # -- results --------------------------------------------------------------------------------
@@ -601,10 +620,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             n_rows = self._count(reports)
             profile = JoinProfile.of(reports)
-            before = self.loop.plan
-            entries = self.loop.step(profile, batch.id)
-            changed = {name for name, order in self.loop.plan.items() if order != before[name]}
-            self.work = self.work.without(changed)
+            entries = self._learn_orders(profile, reports, batch.id)
             n_hot = {
                 name: sum(of.n_rows for of in self.part.files(name))
                 for name in self.leaving.tiers.plan
@@ -618,6 +634,24 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 *self._told,
                 *self.drops.step(observed, n_rows, batch.id),
             ]
+
+    def _learn_orders(
+        self,
+        profile: JoinProfile,
+        reports: Sequence[BucketReport],  # noqa: ARG002 - the profile has what they say
+        batch_id: int,
+    ) -> list[JournalEntry]:
+        """Let the pipelines learn from a batch."""
+        before = self.loop.plan
+        entries = self.loop.step(profile, batch_id)
+        changed = {name for name, order in self.loop.plan.items() if order != before[name]}
+        self.work = self.work.without(changed)
+        return entries
+
+    @property
+    def loops(self) -> Sequence[JoinLoop]:
+        """What keeps the orders of pipelines good."""
+        return (self.loop,)
 
     def _count(self, reports: Sequence[BucketReport]) -> dict[str, int]:
         """Count a batch; returns its rows by input."""
@@ -695,14 +729,14 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
                 reached=self.inputs.streams.reached(self.inputs.latest),
             )
-        return (*self.loop.records(), joined)
+        return (*(record for each in self.loops for record in each.records()), joined)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The order of each pipeline, how rows are cut, what leaves windows, and the way."""
         tiers = self.leaving.tiers
         possible: tuple[tuple[Choice, bool], ...] = (
-            *((pipeline, True) for pipeline in self.loop.choices),
+            *((pipeline, True) for each in self.loops for pipeline in each.choices),
             (self.grids, self.grids.is_adaptive),
             (self.caches, self.caches.is_adaptive),
             (tiers, bool(tiers.lengths)),
@@ -721,7 +755,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 emits=self.bound.step.emits,
                 kind=self.bound.step.kind,
                 inputs=tuple(map(self._input_view, self.bound.inputs)),
-                pipelines=tuple(map(self._pipeline_view, self.graph.inputs)),
+                pipelines=tuple(self._pipeline_views()),
                 caches=self.caches.views(),
                 keys=tuple(map(str, self.bound.step.keys)),
                 grid=self.grids.grid.shape,
@@ -770,14 +804,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             awaited_from=low if low > ALWAYS else None,
         )
 
-    def _pipeline_view(self, name: str) -> PipelineView:
-        probes, drop_fracs = [], self.loop.pipelines[name].drop_fracs()
-        for other in self.loop.plan[name]:
-            done, drop_frac = self.work.probe(name, other), drop_fracs.get(other, float("nan"))
-            probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
-        routes = self.loop.routes.get(name)
-        classes = () if routes is None else routes.views(self.loop.plan[name])
-        return PipelineView(name, tuple(probes), self.loop.written[name], classes)
+    def _pipeline_views(self) -> Iterator[PipelineView]:
+        return pipeline_views(self.loop, self.work)
 
     def _notes(self) -> Iterator[str]:
         streams, rule = self.inputs.streams, self.bound.lateness
@@ -844,7 +872,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     def snapshot(self) -> LearnedJoin:
         """Return the learned state."""
         return LearnedJoin(
-            self.loop.snapshot(),
+            self._learned_orders(),
             self.grids.snapshot(),
             self.n_joined,
             self.n_results,
@@ -867,7 +895,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         if others:
             msg = f"what the join {name!r} has learned is of others: {sorted(others)}"
             raise StateError(msg, query=name)
-        self.loop.restore(learned.loop)
+        self._restore_orders(learned.loop)
         self.grids.restore(learned.bins)
         self.drops.loop.restore(learned.drops)
         if self.ways.is_adaptive:
@@ -876,3 +904,23 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self.lane.choice.restore(learned.lane)
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}
         self.n_results = learned.n_results
+
+    def _learned_orders(self) -> Any:
+        """Return the learned state of the pipelines."""
+        return self.loop.snapshot()
+
+    def _restore_orders(self, state: Any) -> None:
+        """Continue from what ``_learned_orders`` returned; StateError if it is damaged."""
+        self.loop.restore(state)
+
+
+def pipeline_views(loop: JoinLoop, work: JoinWork, query: str = "") -> Iterator[PipelineView]:
+    """Yield the pipelines of a join as they stand, given the work of their probes."""
+    for name, pipeline in loop.pipelines.items():
+        probes, drop_fracs = [], pipeline.drop_fracs()
+        for other in pipeline.order:
+            done, drop_frac = work.probe(name, other), drop_fracs.get(other, float("nan"))
+            probes.append(ProbeView(other, done.n_in, done.n_out, done.ns, drop_frac))
+        routes = pipeline.routes
+        classes = () if routes is None else routes.views(pipeline.order)
+        yield PipelineView(name, tuple(probes), pipeline.written, classes, query)

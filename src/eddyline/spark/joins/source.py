@@ -296,7 +296,8 @@ def column_of(name: str) -> Column:
 def passes_of(layout: InputLayout, are_there: Iterable[Column]) -> Column:
     """Return whether a row of an input can join: NULL if it is not even counted.
 
-    ``are_there`` says of each of its keys whether it is there.
+    ``are_there`` says of each of its keys whether it is there, and of the row whether a query
+    needs it.
     """
     can_join = reduce(and_, are_there)
     is_only_time = layout.is_awaited and not layout.is_raw
@@ -455,7 +456,11 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
         else:
             own = {place: column_of(name) for name, place in layout.slots.items()}
             own |= codes[layout.number]
-            passes = passes_of(layout, [of.isNotNull() for of in codes[layout.number].values()])
+            are_there = [of.isNotNull() for of in codes[layout.number].values()]
+            if layout.marks_in:
+                own[layout.marks_in] = F.expr(each.marks)
+                are_there.append(own[layout.marks_in] != 0)
+            passes = passes_of(layout, are_there)
         columns = _tagged(each, layout.number, own, passes, types)
         if each.made is None:
             parts[each.time is not None].append(each.df.select(*columns))

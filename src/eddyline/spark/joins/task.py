@@ -23,6 +23,7 @@ from eddyline.joins.operator.event_time import (
     results_by_partner,
     results_of_all,
 )
+from eddyline.joins.operator.members import MemberBatch
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.plan import JoinWork
 from eddyline.lane.exchange import FileBuckets, by_bucket
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.plan import BatchPlan
+    from eddyline.lane.exchange import Condition
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.state.grid import Buckets, Grid
     from eddyline.state.manifest import StatePlace
@@ -163,7 +165,7 @@ class BatchWorker(BucketWorker):
             return OrderedBatch(*state, latest), inputs
         if self.plan.partners is not None:
             return PartnerBatch(*state, latest), inputs
-        return BucketBatch(*state), inputs
+        return (MemberBatch if self.plan.members else BucketBatch)(*state), inputs
 
     def sent(self, table: pa.Table) -> pa.Table:
         """Return the results whose compared keys are equal, in Spark's types."""
@@ -221,6 +223,10 @@ class FileJoinRows(FileBuckets):
     common: pa.Schema
     """The columns of rows of all inputs."""
     grid: Grid
+    wheres: tuple[Condition | None, ...] = ()
+    """The condition of each of several queries on its rows; None: it needs all."""
+    marks_in: str = ""
+    """The common column that says which of them need a row."""
 
     def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
         """Yield the rows that have an event time and all keys, as rows of all inputs."""
@@ -237,11 +243,24 @@ class FileJoinRows(FileBuckets):
         for key, column in self.keys.items():
             found[f"{KEY}{key}"] = pa.array(self._code(key, rows.column(column)))
         found |= {place: rows.column(column) for place, column in self.slots.items()}
+        if self.marks_in:
+            found[self.marks_in] = pa.array(self._marks(rows))
         columns = [
             found[each.name].cast(each.type) if each.name in found else pa.nulls(n, each.type)
             for each in self.common
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.common)
+
+    def _marks(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
+        """Return the bits of the queries that need each row."""
+        found = np.zeros(rows.num_rows, np.int64)
+        for at, where in enumerate(self.wheres):
+            if where is None:
+                found |= 1 << at
+            else:
+                columns = [rows.column(name) for name in where.columns]
+                found |= where.keeps(columns, rows.num_rows).astype(np.int64) << at
+        return found
 
     def _code(self, key: int, column: pa.Array) -> NDArray[np.int64]:
         """Return the codes of a key class; see ``layout.codes_of``."""
@@ -279,6 +298,9 @@ def in_structs(schema: pa.Schema, found: pa.Table) -> pa.Table:
     """Return results with a struct for each input, made of the columns that tasks return."""
     structs = []
     for name, kind in zip(schema.names, schema.types, strict=True):
+        if not pa.types.is_struct(kind):  # which query a result is of
+            structs.append(as_type(found[name], kind).combine_chunks())
+            continue
         columns = [
             as_type(found[result_column(name, each.name)], each.type).combine_chunks()
             for each in kind

@@ -209,7 +209,7 @@ class Chain:
                 laid,
                 pending=(),
                 counted=results.counted if each.is_plain else laid.counted,
-                is_local=laid.is_local or (results.is_local and each.is_plain),
+                is_local=laid.is_local or (results.is_local and (each.is_plain or each.keeps_few)),
             )
         return results, awaited
 

@@ -15,6 +15,7 @@ In reading order:
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,33 +23,41 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.data.files import replace_file
-from eddyline.errors import StateError
+from eddyline.errors import PlanError, StateError
 from eddyline.query.identity import differences, in_words
 from eddyline.query.steps import tree
-from eddyline.registry import folder_name
+from eddyline.registry import folder_name, unknown
 from eddyline.report.sections import Node, Section, Text, arranged, notes
 from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.run.job import Job
 from eddyline.spark.run.run import Run
 from eddyline.spark.run.running_query import RunFace, stop_runs
+from eddyline.spark.shared.joins import SharedJoins
 from eddyline.spark.shared.router import SinkRouter, member_of
-from eddyline.spark.shared.scans import SCANS, Listed
+from eddyline.spark.shared.scans import Listed, SharedAggregates, SharedFilters, SharedModels
 from eddyline.spark.sinks.sinks import folder_of, sink_of
 from eddyline.sql.parsing import on_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from eddyline.report.metrics import Metric
     from eddyline.runtime.checkpoint import Changed
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import Backlog, BatchRecord
     from eddyline.spark.query import Query
-    from eddyline.spark.relation import Relation
     from eddyline.spark.shared.router import Member
     from eddyline.spark.shared.scans import SharedScan
     from eddyline.spark.sinks.sinks import BatchWriter
+
+SCANS: tuple[type[SharedScan], ...] = (
+    SharedFilters,
+    SharedAggregates,
+    SharedModels,
+    SharedJoins,
+)
+"""The kinds of shared scans; a query is of the first that takes it."""
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one."""
@@ -154,10 +163,10 @@ def groups_of(
     Those that ran together go on so; the others are together as their kind says.
     """
     able: list[Start] = []
-    newest = {each.query.streams[0]: _stream_of(each) for each in starts}
+    newest = {name: of for each in starts for name, of in each.query.relations.items()}
     for start in starts:
         why = _why_alone(start, kind, checkpoint)
-        if not why and _stream_of(start) is not newest[start.query.streams[0]]:
+        if not why and any(of is not newest[name] for name, of in start.query.relations.items()):
             why = "its stream has been replaced, and others read the new one"
         if why:
             notes[start.query.name] = why
@@ -174,8 +183,8 @@ def groups_of(
             groups.append(Group(tuple(group), folder))
         elif len(members) == 1 and group:
             (lone,) = group
-            stream = lone.query.streams[0]
-            if any(each is not lone and each.query.streams[0] == stream for each in able):
+            streams = {*lone.query.streams}
+            if any(each is not lone and {*each.query.streams} == streams for each in able):
                 notes[lone.query.name] = kind.why_lone(lone.query)
     return groups
 
@@ -212,15 +221,10 @@ def _fitting(
         if is_known and name not in checkpoint.homes:
             notes[name] = "others ran together under this checkpoint before it was there"
         elif not kind.fit([*(each.query for each in group), start.query]):
-            notes[name] = "its windows end where those of others do not"
+            notes[name] = kind.unfit
         else:
             group.append(start)
     return group
-
-
-def _stream_of(start: Start) -> Relation:
-    found: Relation = start.query.relations[start.query.streams[0]]
-    return found
 
 
 def _why_alone(start: Start, kind: type[SharedScan], checkpoint: Checkpoint) -> str:
@@ -365,7 +369,7 @@ class SharedQueries:
     def __init__(self, starts: Sequence[Start], scan: SharedScan, folder: Path | None) -> None:
         queries = [start.query for start in starts]
         first = queries[0]
-        self.stream = first.streams[0]
+        self.stream = " and ".join(first.streams)
         self._folder = folder
         for query in queries:
             query.check_not_running()
@@ -540,6 +544,54 @@ class SharedQueryRun(RunFace):
     def decisions(self) -> tuple[JournalEntry, ...]:
         """Every decision about all the queries that run together."""
         return self.shared.run.decisions
+
+    # -- plans of its own, beside those that it shares -------------------------------------------
+
+    def plan(self) -> dict[str, Any]:
+        """Return the plans in force that could be others, without those of other queries."""
+        return {name: plan for name, plan in super().plan().items() if self._is_own(name)}
+
+    def pin(self, plan: Any = None, *, component: str | None = None) -> None:
+        """Keep plans in force; those of other queries are not meant. See ``RunFace.pin``."""
+        if not self.shared.scan.has_own_plans:
+            super().pin(plan, component=component)
+            return
+        known = self.plan()
+        if component is not None:
+            component = self._called(component, known)
+            plan = known[component] if plan is None else plan
+        elif isinstance(plan, Mapping):
+            plan = {self._called(str(name), known): own for name, own in plan.items()}
+        elif plan is None:
+            plan = known
+        super().pin(plan, component=component)
+
+    def adapt(self, component: str | None = None) -> None:
+        """Let plans follow the evidence again; those of other queries are not meant."""
+        if not self.shared.scan.has_own_plans:
+            super().adapt(component)
+            return
+        known = self.plan()
+        names = [*known] if component is None else [self._called(component, known)]
+        for name in names:
+            super().adapt(name)
+
+    def _is_own(self, name: str) -> bool:
+        """Return whether a component is that of the query, or of all."""
+        owner = name.rpartition(" of ")[2]
+        others = {each.name for each in self.shared.runs} - {self.name}
+        return not self.shared.scan.has_own_plans or owner not in others
+
+    def _called(self, name: str, known: Mapping[str, Any]) -> str:
+        """Return the name of a component, which may lack that of the query.
+
+        Raises:
+            PlanError: there is none.
+        """
+        found = next((each for each in (name, f"{name} of {self.name}") if each in known), None)
+        if found is None:
+            raise PlanError(unknown("component", name, [*known]), component=name)
+        return found
 
     @property
     def isActive(self) -> bool:

@@ -2,9 +2,9 @@
 
 A shared scan says of each row which queries it is of (``PLACES``). The router keeps the rows of a
 micro-batch once (``SinkRouter.write``) and gives each sink its own: files that are alike by one job
-(``_write_files``), rows that stay in memory out of one table (``_write_together``), all else by a
-job for each sink. Where the driver holds the results, no job runs: each sink takes its part of the
-table (``_write_table``). A query leaves between two micro-batches.
+(``_write_files``), rows that stay in memory, or are few, out of one table (``_write_together``),
+all else by a job for each sink. Where the driver holds the results, no job runs: each sink takes
+its part of the table (``_write_table``). A query leaves between two micro-batches.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.lane.results import Picked, WriterPerQuery, by_place, rows_by_place
-from eddyline.spark.analysis import table_schema
+from eddyline.spark.analysis import frame_of, table_schema
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.projection import picked_columns
 from eddyline.spark.shared.scans import PLACES
@@ -62,7 +62,9 @@ class Member:
     picked: Picked | None = None
     """Its output columns, where its sink takes a table and none has to be computed."""
     schema: StructType | None = None
-    """The schema of these."""
+    """The schema of these, where its sink takes a table."""
+    source: StructType | None = None
+    """The schema of the rows of all queries, where the driver may hold these as a table."""
 
     @property
     def name(self) -> str:
@@ -88,14 +90,17 @@ def member_of(
         may_be_table: whether the driver may hold these rows as a table.
     """
     member = Member(query, sink, projections)
-    if may_be_table and getattr(sink, "takes_arrow", False):
-        own = rows.drop(PLACES)
-        like = own.selectExpr(*projections)
+    if not getattr(sink, "takes_arrow", False):
+        return member
+    own = rows.drop(PLACES)
+    like = own.selectExpr(*projections)
+    member.schema = like.schema
+    if may_be_table:
+        member.source = own.schema
         member.picked = picked_columns(projections, own.schema, like)
-        member.schema = like.schema
     columns = [name for name in rows.columns if name != PLACES]
     names = [name.lower() for name in columns]
-    if not isinstance(sink, MemorySink) or len(set(names)) < len(names):
+    if len(set(names)) < len(names):
         return member
     if all(map(_is_plain, projections)):
         every = [quoted(name) for name in columns]
@@ -105,7 +110,7 @@ def member_of(
         member.fields = tuple(
             # The type is what Spark returns; a table has it once there are rows.
             (each.name, each.nullable)
-            for each in rows.selectExpr(*projections).schema.fields
+            for each in like.schema.fields
         )
     return member
 
@@ -142,15 +147,16 @@ class SinkRouter:
 
     @property
     def takes_arrow(self) -> bool:
-        """Whether all sinks take their part of a table."""
+        """Whether all sinks take their part of a table, if Spark computes columns of some."""
         members = tuple(self.members.values())  # one may leave meanwhile
-        return all(member.picked is not None for member in members)
+        return all(member.source is not None for member in members)
 
     def takes_tasks(self, spark: SparkSession) -> bool:
         """Whether tasks write for all sinks."""
         members = tuple(self.members.values())
-        return self.takes_arrow and all(
-            takes_tasks(member.sink, member.schema, spark) for member in members
+        return all(
+            member.picked is not None and takes_tasks(member.sink, member.schema, spark)
+            for member in members
         )
 
     def begin(self, *, continues: bool) -> None:
@@ -172,18 +178,26 @@ class SinkRouter:
             elif results.table is not None:
                 self._write_table(results.table, spark, here, batch_id)
             else:
-                self._write_rows(results.df, here, batch_id)
+                self._write_rows(results.df, here, batch_id, are_few=results.is_local)
             self.last_batch = batch_id
             self.kept_by = {each.name: each.n_kept for _, each in here if each.n_kept is not None}
             n_kept = sum(self.kept_by.values())
             return lambda _timeout_s: n_kept
 
     def _write_rows(
-        self, rows: DataFrame, members: list[tuple[int, Member]], batch_id: int
+        self,
+        rows: DataFrame,
+        members: list[tuple[int, Member]],
+        batch_id: int,
+        *,
+        are_few: bool,
     ) -> None:
-        """Give each sink its part of rows of Spark's."""
-        apart = [(place, each) for place, each in members if each.texts is None]
-        together = [(place, each) for place, each in members if each.texts is not None]
+        """Give each sink its part of rows of Spark's; few rows may come home for any sink."""
+        apart: list[tuple[int, Member]] = []
+        together: list[tuple[int, Member]] = []
+        for place, each in members:
+            comes = each.texts is not None and (are_few or isinstance(each.sink, MemorySink))
+            (together if comes else apart).append((place, each))
         if apart:
             self._write_apart(rows, apart, together, batch_id)
         else:
@@ -202,9 +216,8 @@ class SinkRouter:
         for place, member in members:
             if member.name not in self.members:
                 continue  # stopped by the sink of another
-            assert member.picked is not None
             numbers = own_rows.get(place, np.zeros(0, np.int64))
-            part = member.picked(table.take(pa.array(numbers)))
+            part = _columns_of(member, table.take(pa.array(numbers)), spark)
             sink: Any = member.sink
             sink.write_arrow(part, member.schema, spark, batch_id)
             member.n_kept = len(numbers)
@@ -260,6 +273,17 @@ class SinkRouter:
                 _write_together(kept, together, batch_id)
         finally:
             kept.unpersist()
+
+
+def _columns_of(member: Member, rows: pa.Table, spark: SparkSession) -> pa.Table:
+    """Return the output columns of a query over its rows; Spark computes what is not picked."""
+    if member.picked is not None:
+        return member.picked(rows)
+    assert member.source is not None
+    assert member.schema is not None
+    if not rows.num_rows:
+        return table_schema(spark, member.schema).empty_table()
+    return frame_of(spark, rows, member.source).selectExpr(*member.projections).toArrow()
 
 
 _PLACE, _LEAST, _MOST = f"{PREFIX}_place", f"{PREFIX}_least", f"{PREFIX}_most"
@@ -361,9 +385,9 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
     for place, member in members:
         taken = own.get(place, np.zeros(0, np.int64))
         part = table.select([at[text] for text in member.texts or ()]).take(taken)
-        assert isinstance(member.sink, MemorySink)
+        sink: Any = member.sink
         own_rows = _typed(part, member.fields)
-        member.sink.write_arrow(own_rows, rows.schema, rows.sparkSession, batch_id)
+        sink.write_arrow(own_rows, member.schema, rows.sparkSession, batch_id)
         member.n_kept = len(taken)
 
 

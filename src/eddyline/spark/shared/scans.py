@@ -1,13 +1,14 @@
 """Shared scans: what one pass over the rows of a stream evaluates for several queries at once.
 
-A scan is one class here and one line of ``SCANS``. Its class methods say which queries it takes,
-which of them may run together, and why the others may not: a query runs with others only where it
-means the same as by itself. Its operators give each row the places of the queries that the row
-belongs to (``PLACES``); ``router.SinkRouter`` gives the row to their sinks.
+A scan is one class, here or in ``joins``, and one line of ``group.SCANS``. Its class methods say
+which queries it takes, which of them may run together, and why the others may not: a query runs
+with others only where it means the same as by itself. Its operators give each row the places of the
+queries that the row belongs to (``PLACES``); ``router.SinkRouter`` gives the row to their sinks.
 
 * ``SharedFilters``: conditions are rules of one set, so tests that several queries use are
   evaluated once.
 * ``SharedModels``: rows become segments once, and each query solves what it asks on these.
+* ``joins.SharedJoins``: rows go to their buckets once, and each window is kept once.
 * ``SharedAggregates``: rows become cells once. Queries share cells if one groups by all that the
   other groups by; cells of the finest grouping are merged for the others.
 """
@@ -119,6 +120,10 @@ class SharedScan(ABC):
     """The queries by their places in the micro-batch that was laid last."""
     may_give_table: ClassVar[bool] = False
     """Whether the driver may hold the rows as a table."""
+    unfit: ClassVar[str] = "its windows end where those of others do not"
+    """The reason why a query does not ``fit`` others."""
+    has_own_plans: ClassVar[bool] = False
+    """Whether queries have plans of their own, whose components end in `` of `` and the name."""
 
     @abstractmethod
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None: ...
@@ -147,7 +152,7 @@ class SharedScan(ABC):
 
     @staticmethod
     def fit(queries: Sequence[Query]) -> bool:  # noqa: ARG004
-        """Return whether queries are worth running together."""
+        """Return whether queries are worth running together; ``unfit`` says why they are not."""
         return True
 
     # -- one pass over the rows -------------------------------------------------------------------
@@ -370,7 +375,7 @@ class SharedAggregates(SharedScan):
         """Return the operators, with nothing learned yet."""
         first = self._first
         made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made.make(), _Placed(made.shape)]
+        return [*made.make(), Placed(made.shape)]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
@@ -460,10 +465,11 @@ def _named(queries: Sequence[Query]) -> str:
     return ", ".join(names) + (f" and {n_more} more" if n_more else "")
 
 
-class _Placed(Operator):
+class Placed(Operator):
     """Says of each row by ``PLACES`` which query it is of."""
 
     name = "places"
+    keeps_few = True
 
     def __init__(self, rows: DataFrame, place: str = PLACE) -> None:
         self._rows, self._place = rows, place
@@ -584,13 +590,13 @@ class SharedModels(SharedScan):
         """Return the operators, with nothing learned yet."""
         first = self._first
         made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made.make(), _Placed(made.shape, MEMBER)]
+        return [*made.make(), Placed(made.shape, MEMBER)]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
         first = self._first
         made = laid_out(self.steps, first.relations, first.name, first.options)
-        return _Placed(made.shape, MEMBER).shape(made.shape)
+        return Placed(made.shape, MEMBER).shape(made.shape)
 
     def remove(self, *names: str) -> None:
         """Let queries go: their results are computed as before, and given to nobody."""
@@ -609,7 +615,3 @@ def _family_of(query: Query) -> str:
     options = sorted((name, repr(each)) for name, each in query.options.items())
     facts = [query.streams[0], repr(given.maker), rows, step.plan.together, options]
     return hashlib.blake2b(repr(facts).encode(), digest_size=4).hexdigest()
-
-
-SCANS: tuple[type[SharedScan], ...] = (SharedFilters, SharedAggregates, SharedModels)
-"""All of them; a query is of the first that takes it."""

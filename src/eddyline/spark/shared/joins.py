@@ -1,0 +1,494 @@
+"""Joins of several queries that share the exchange and the windows [Babu05 2.3.1].
+
+Queries share if they join the same streams and tables by the same keys. What they call their
+inputs, and in which order they name them, does not count: ``Form`` has the inputs of a query under
+names that all have in common. Each window is as long as the longest one. Where queries have other
+conditions on an input, a row is sent and kept if one of them needs it, with a mark of which.
+
+``SharedJoins`` makes one step of the joins of all, and a filter of the results of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eddyline.aggregates.functions import AGGREGATES
+from eddyline.errors import EddylineError
+from eddyline.joins.plan import MEMBER, MOST_MEMBERS
+from eddyline.options import DISCARD, JoinOptions
+from eddyline.query.identity import requalified, together
+from eddyline.query.predicates import SqlPredicate
+from eddyline.query.query import KeyClass, both
+from eddyline.query.result_times import ResultTimes, TimedInput
+from eddyline.query.select.reader import read_query
+from eddyline.query.select.statement import identifier
+from eddyline.query.steps import (
+    AggregateStep,
+    FilterStep,
+    JoinedInput,
+    JoinMember,
+    JoinStep,
+    MemberFilterStep,
+    ProjectStep,
+    ReadStep,
+    SharedJoinStep,
+    steps,
+)
+from eddyline.spark.analysis import column_types
+from eddyline.spark.joins.shared import SharedJoinOperator
+from eddyline.spark.joins.source import facts_of
+from eddyline.spark.operator import LaidOut, Site
+from eddyline.spark.operators import laid_out, operators_of
+from eddyline.spark.parts import Part
+from eddyline.spark.shared.branches import Fork, Gather
+from eddyline.spark.shared.scans import Placed, SharedScan
+from eddyline.sql.functions import NON_DETERMINISTIC, READ_BY, names_among
+from eddyline.sql.parsing import comparable, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from eddyline.query.predicates import Predicate
+    from eddyline.query.steps import Step
+    from eddyline.spark.operator import Operator
+    from eddyline.spark.query import Query
+    from eddyline.spark.relation import Relation
+    from eddyline.spark.shared.scans import Listed
+
+
+@dataclass(frozen=True)
+class Form:
+    """A join under the names that it has in common with others of the same streams and keys."""
+
+    steps: tuple[Step, ...]
+    """Of its query."""
+
+    @cached_property
+    def join(self) -> JoinStep:
+        """The join."""
+        return next(each for each in self.steps if isinstance(each, JoinStep))
+
+    @cached_property
+    def before(self) -> dict[str, tuple[Step, ...]]:
+        """By input as the query calls it, the steps over it."""
+        before = self.steps[: self.steps.index(self.join)]
+        return {
+            each.name: tuple(step for step in before if step.output == each.input)
+            for each in self.join.joined
+        }
+
+    @cached_property
+    def after(self) -> tuple[Step, ...]:
+        """The steps over the results of the join."""
+        return self.steps[self.steps.index(self.join) + 1 :]
+
+    @property
+    def residual(self) -> tuple[FilterStep, ...]:
+        """The conditions on these."""
+        filters = takewhile(lambda each: isinstance(each, FilterStep), self.after)
+        return tuple(each for each in filters if isinstance(each, FilterStep))
+
+    @property
+    def after_residual(self) -> tuple[Step, ...]:
+        """The steps over those that are left."""
+        return self.after[len(self.residual) :]
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether results are aggregated."""
+        return any(isinstance(each, AggregateStep) for each in self.after)
+
+    def times(self, relations: Mapping[str, Relation]) -> ResultTimes:
+        """Return the event times among the columns of results."""
+        inputs = ((each, relations[self.stream(each.name)].time) for each in self.join.joined)
+        timed = [
+            TimedInput(each.name, time, each.window.length)
+            for each, time in inputs
+            if time is not None
+        ]
+        return ResultTimes.of_join("inner", timed)
+
+    def own_name(self, common: str) -> str:
+        """Return what the query calls an input."""
+        return next(name for name, each in self.names.items() if each == common)
+
+    def stream(self, name: str) -> str:
+        """Return the stream or table of an input, as the query calls it."""
+        return next(each.stream for each in self.before[name] if isinstance(each, ReadStep))
+
+    def predicates(self, name: str) -> tuple[Predicate, ...]:
+        """Return the conditions on an input, as the query calls it."""
+        filters = (each for each in self.before[name] if isinstance(each, FilterStep))
+        return tuple(own for each in filters for own in each.predicates)
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        """The common name of each input, in the order of common names."""
+        sides = {
+            each.name: (
+                self.stream(each.name),
+                sorted(self._side(key, each.name) for key in self.join.keys),
+                at,
+            )
+            for at, each in enumerate(self.join.joined)
+        }
+        seen: Counter[str] = Counter()
+        streams = [stream for stream, *_ in sides.values()]
+        found = {}
+        for name in sorted(sides, key=lambda each: sides[each]):
+            stream = self.stream(name)
+            seen[stream] += 1
+            common = stream if streams.count(stream) == 1 else f"{stream} {seen[stream]}"
+            found[name] = common
+        return found
+
+    @staticmethod
+    def _side(key: KeyClass, name: str) -> list[str]:
+        return sorted(" ".join(comparable(text)) for text in key.members.get(name, ()))
+
+    @cached_property
+    def keys(self) -> list[tuple[tuple[str, tuple[str, ...]], ...]]:
+        """The key classes: inputs and what is compared of each, both in order."""
+        return sorted(
+            tuple((common, (*self._side(key, name),)) for name, common in self.names.items())
+            for key in self.join.keys
+        )
+
+    def conditions(self, name: str) -> frozenset[tuple[str, ...]]:
+        """Return the conditions on an input, of which order, white space and case do not count."""
+        return frozenset(comparable(each.text) for each in self.predicates(name))
+
+    def where(self, name: str) -> str:
+        """Return the conditions on an input as SQL; empty if there are none."""
+        return both(*(each.text for each in self.predicates(name)))
+
+    def member(self, query: str, marked: Sequence[str]) -> JoinMember:
+        """Return what the query asks; ``marked`` are inputs of which not all need the same rows."""
+        common = self.names
+        return JoinMember(
+            query,
+            tuple(common[each.name] for each in self.join.joined),
+            {common[each.name]: each.window for each in self.join.joined},
+            {common[each.name]: each.columns for each in self.join.joined},
+            {of: self.where(name) for name, of in common.items() if of in marked},
+        )
+
+
+def form_of(query: Query) -> Form:
+    """Return the form of a query that joins."""
+    return Form(tuple(query.steps))
+
+
+class SharedJoins(SharedScan):
+    """Queries that join the same streams by the same keys.
+
+    Args:
+        queries: one or more.
+        gone: those that shared the join and left, by their names: windows have what they needed.
+    """
+
+    may_give_table = True
+    has_own_plans = True
+    unfit = f"{MOST_MEMBERS} others share the join already"
+
+    def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
+        first = queries[0]
+        self._first = first
+        self._queries = {each.name: each for each in queries}
+        # Marks in files hang on the places of queries, which are not those they are started in.
+        forms = {each.name: form_of(each) for each in queries}
+        forms |= {name: _read_again(each.written, first) for name, each in gone.items()}
+        self._forms = dict(sorted(forms.items()))
+        self.names = tuple(self._forms)
+        self._join = _together(self._forms)
+        self.steps: tuple[Step, ...] = (*_inputs(self._forms, self._join), self._join)
+        for number, name in enumerate(self.names):
+            if name in self._queries and (own := self._residual(name)):
+                self.steps += (MemberFilterStep(self._join.output, own, name, number),)
+        identities = {name: each.identity for name, each in self._queries.items()}
+        identities |= {name: each.identity for name, each in gone.items() if each.identity}
+        text = f"joins of {' and '.join(first.streams)}"
+        identity = together(text, dict(sorted(identities.items())), legacy=text)
+        kept = ("marks", *self._marked), *((each.name, *each.columns) for each in self._join.joined)
+        self.identity = msgspec.structs.replace(identity, layout=(*identity.layout, *kept))
+        self.settings = first.settings
+        self.words = _words(self._forms, self._join)
+        self._operator: SharedJoinOperator | None = None
+        self._laid = laid_out(self.steps, first.relations, first.name, first.options)
+        self._branches = self._laid_branches()
+        self.source = self._laid.source
+
+    @property
+    def _marked(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._join.joined if self._join.wheres(each.name))
+
+    def _residual(self, name: str) -> tuple[SqlPredicate, ...]:
+        """Return the conditions on the results of a query, under the common names."""
+        form = self._forms[name]
+        return tuple(
+            SqlPredicate(requalified(each.text, form.names))
+            for step in form.residual
+            for each in step.predicates
+        )
+
+    # -- which queries run together ---------------------------------------------------------------
+
+    @staticmethod
+    def takes(query: Query) -> bool:
+        """Return whether a query joins two streams or more, filters, aggregates, and no more.
+
+        One stream with tables has no windows to share: a row meets a table once.
+        """
+        kinds = [type(each) for each in query.steps]
+        if kinds.count(JoinStep) != 1 or len(query.streams) < 2:
+            return False
+        at = kinds.index(JoinStep)
+        after = [kind for kind in kinds[at + 1 :] if kind is not FilterStep]
+        is_made = {*kinds[:at]} <= {ReadStep, FilterStep}
+        return is_made and after in ([ProjectStep], [ProjectStep, AggregateStep])
+
+    @staticmethod
+    def folders(queries: Sequence[Query]) -> dict[str, str]:
+        """Return what those are called that join the same streams by the same keys."""
+        return {
+            each.name: f"{'-'.join(sorted(each.streams))}-joins-{_family_of(each)}"
+            for each in queries
+        }
+
+    @staticmethod
+    def why_lone(query: Query) -> str:  # noqa: ARG004
+        """Return the reason why no other query over its streams may run with a query."""
+        return "no other of its options and trigger joins the same streams by the same keys"
+
+    @staticmethod
+    def why_not(query: Query) -> str:
+        """Return the reason why a query cannot share its join; "" if it can."""
+        form = form_of(query)
+        options = JoinOptions.taken(query.options)[0]
+        if form.join.kind != "inner":
+            return f"rows without a partner are its own: it is a {form.join.kind.upper()} join"
+        if form.join.emits != "istream":
+            return f"its results wait for event time ({form.join.emits.upper()})"
+        if any(each.window.counts is not None for each in form.join.joined):
+            return "its windows count rows"
+        if options.constraints:
+            said = DISCARD if options.constraints == DISCARD else "exact"
+            return f"constraints={said!r} are of what its own rows find"
+        if options.caches:
+            return "it may keep joined rows of its own (caches=True)"
+        return _why_not_its_rows(form) or _why_not_its_columns(form)
+
+    @staticmethod
+    def fit(queries: Sequence[Query]) -> bool:
+        """Return whether there is a mark for each."""
+        return len(queries) <= MOST_MEMBERS
+
+    # -- one pass over the rows -------------------------------------------------------------------
+
+    def operators(self) -> list[Operator]:
+        """Return the operators, with nothing learned yet; called once."""
+        laid, branches = self._laid, self._branches
+        made = [*laid.make()]
+        self._operator = next(each for each in made if isinstance(each, SharedJoinOperator))
+        self._operator.leave_out([name for name in self.names if name not in self._queries])
+        if not branches:
+            return [*made, Placed(laid.shape, MEMBER)]
+        join = self._operator
+        fork = self._fork(lambda: join.driver_answer is not None)
+        for number, branch in branches.items():
+            name = self.names[number]
+            part = Part(fork, number, name, branch)
+            own = [*part.operators()]
+            for each in own[1:-1]:
+                each.name += f" of {name}"
+                for choice in each.choices:
+                    choice.component += f" of {name}"
+            made += [*([] if fork in made else [fork]), *own]
+        return [*made, Gather(fork, {number: each.shape for number, each in branches.items()})]
+
+    def _fork(self, are_few: Callable[[], bool] = lambda: False) -> Fork:
+        names = {
+            number: {common: own for own, common in form.names.items()}
+            for number, form in enumerate(self._forms.values())
+        }
+        return Fork(self._laid.shape, names, are_few)
+
+    def _laid_branches(self) -> dict[int, LaidOut]:
+        """Return the steps of each query that aggregates over its results, by its number."""
+        options = JoinOptions.taken(self._first.options)[1]
+        laid, fork, found = self._laid, self._fork(), {}
+        for number, (name, form) in enumerate(self._forms.items()):
+            if name not in self._queries or not form.aggregates:
+                continue
+            shape = fork.rows(number, laid.shape)
+            times = form.times(self._first.relations)
+            site = Site(
+                shape,
+                name,
+                options,
+                is_source=False,
+                filters=None,
+                is_filtered=False,
+                clock=laid.clock,
+                times=times,
+            )
+            made, end = operators_of(form.after_residual, site)
+            found[number] = LaidOut(shape, end.df, end.time, end.clock, partial(list, made))
+        return found
+
+    def projections(self, query: Query) -> tuple[str, ...]:
+        """Return the output columns of a query, over the rows of all."""
+        form, number = self._forms[query.name], self.names.index(query.name)
+        if form.aggregates:
+            whole = Gather.column(number)
+            return tuple(f"{whole}.{quoted(of)} AS {quoted(of)}" for of in query.columns)
+        project = next(each for each in form.after if isinstance(each, ProjectStep))
+        return tuple(requalified(text, form.names) for text in project.projections)
+
+    def shape(self) -> DataFrame:
+        """Return a DataFrame with the columns of the rows of all, for analysis only."""
+        if not self._branches:
+            return Placed(self._laid.shape, MEMBER).shape(self._laid.shape)
+        made = {number: each.shape for number, each in self._branches.items()}
+        return Gather(self._fork(), made).shape(self._laid.shape)
+
+    def remove(self, *names: str) -> None:
+        """Let queries go: nothing is joined for them any more, and windows stay as they are."""
+        if self._operator is not None:
+            self._operator.remove(names)
+
+
+def _why_not_its_rows(form: Form) -> str:
+    """Return the reason why the conditions on inputs cannot be asked for others, too."""
+    for name in form.before:
+        for each in form.predicates(name):
+            if not isinstance(each, SqlPredicate):
+                return f"its condition {each.text!r} calls a Python function"
+            if lots := names_among(NON_DETERMINISTIC, [each.text]):
+                return f"its condition uses {lots[0]}(), which is not deterministic"
+    return ""
+
+
+def _why_not_its_columns(form: Form) -> str:
+    """Return the reason why output columns or aggregates need a query of their own."""
+    for each in form.after:
+        if isinstance(each, ProjectStep) and each.calls:
+            return "its output columns call a Python function"
+        if isinstance(each, ProjectStep) and (lots := names_among(READ_BY, each.projections)):
+            return f"its output columns use {lots[0]}, which depends on how rows are read"
+        if isinstance(each, AggregateStep) and any(call.own is not None for call in each.calls):
+            return "it has an aggregate of the user"
+    return ""
+
+
+def _together(forms: Mapping[str, Form]) -> SharedJoinStep:
+    """Return the join of several queries."""
+    first = next(iter(forms.values()))
+    common = [*first.names.values()]
+    inputs = {name: [_input(form, name) for form in forms.values()] for name in common}
+    joined = tuple(
+        JoinedInput(
+            name,
+            identifier(name),
+            max((each.window for each in own), key=lambda window: window.length),
+            tuple(dict.fromkeys(column for each in own for column in each.columns)),
+        )
+        for name, own in inputs.items()
+    )
+    keys = [
+        KeyClass({first.names[name]: texts for name, texts in key.members.items()})
+        for key in first.join.keys
+    ]
+    marked = [
+        name
+        for name in common
+        if len({form.conditions(form.own_name(name)) for form in forms.values()}) > 1
+    ]
+    return SharedJoinStep(
+        joined,
+        # Files of rows have their codes by the number of the class.
+        tuple(sorted(keys, key=lambda key: sorted(key.members.items()))),
+        tuple(requalified(each, first.names) for each in first.join.equalities),
+        "istream",
+        " ⋈ ".join(map(identifier, common)),
+        members=tuple(form.member(name, marked) for name, form in forms.items()),
+    )
+
+
+def _input(form: Form, common: str) -> JoinedInput:
+    own = form.own_name(common)
+    return next(each for each in form.join.joined if each.name == own)
+
+
+def _inputs(forms: Mapping[str, Form], join: SharedJoinStep) -> Iterator[Step]:
+    """Yield the steps over the inputs; conditions that all queries have are filters."""
+    first = next(iter(forms.values()))
+    for each in join.joined:
+        own = first.own_name(each.name)
+        yield ReadStep(first.stream(own), each.input)
+        if not join.wheres(each.name) and (predicates := first.predicates(own)):
+            yield FilterStep(each.input, predicates)
+
+
+def _family_of(query: Query) -> str:
+    """Return a digest that those queries have in common which may share a join."""
+    form = form_of(query)
+    facts: list[Any] = [
+        [(common, form.stream(name)) for name, common in form.names.items()],
+        form.keys,
+        sorted((name, repr(each)) for name, each in query.options.items()),
+    ]
+    for name, common in form.names.items():
+        relation = query.relations[form.stream(name)]
+        conditions = sorted(form.conditions(name))
+        if _may_raise(relation, form.predicates(name)):
+            # An error would count on rows of which others ask nothing.
+            facts.append((common, conditions))
+        if relation.key is not None:
+            # Rows of one key are checked in the whole window.
+            facts.append((common, relation.key, _input(form, common).window.text, conditions))
+    return hashlib.blake2b(repr(facts).encode(), digest_size=4).hexdigest()
+
+
+def _may_raise(relation: Relation, predicates: Sequence[Predicate]) -> bool:
+    """Return whether a condition on rows may raise an error, as far as is known."""
+    for each in predicates:
+        if not isinstance(each, SqlPredicate) or each.can_raise is False:
+            continue
+        try:
+            if each.can_raise or facts_of(relation.df, each.text).may_raise:
+                return True
+        except EddylineError:
+            return True
+    return False
+
+
+def _read_again(text: str, like: Query) -> Form:
+    """Return the form of a query by its text, over the streams of another one."""
+    relations = like.relations
+    read = read_query(
+        text,
+        {name: column_types(each.df) for name, each in relations.items()},
+        tables=[name for name, each in relations.items() if not each.df.isStreaming],
+        aggregates=[*AGGREGATES],
+        times={name: each.time for name, each in relations.items()},
+    )
+    return Form(steps(read))
+
+
+def _words(forms: Mapping[str, Form], join: SharedJoinStep) -> str:
+    """Return who shares what."""
+    windows = ", ".join(f"{each.name} [{each.window.shown}]" for each in join.joined)
+    return (
+        f"{', '.join(forms)} share the exchange and the windows {windows}; each has windows within "
+        f"these and pipelines of its own"
+    )
