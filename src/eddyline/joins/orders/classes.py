@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.journal import JournalEntry
     from eddyline.stats.profile import Order
 
-ROUTE_NS = 200.0
+ROUTE_NS = 250.0
 """Cost of finding the class of a row, of taking rows apart by class, and of a look-up that is no
 longer in the order of keys (ns per row)."""
 
