@@ -165,9 +165,9 @@ class JoinOptions(_Keywords):
     no table to the rows."""
     buckets: int | None = None
     """Most buckets that rows are cut into; Spark's shuffle partitions if None ([1, 240])."""
-    routing: bool = True
-    """Whether classes of the rows of an input may probe the others in orders of their own, where
-    that pays."""
+    routing: bool | None = None
+    """True: classes of the rows of an input may probe the others in orders of their own, where that
+    pays; False: neither these nor filters over inputs have classes; None: filters alone may."""
     caches: bool = False
     """Whether joined rows may be kept by key where that saves more than it costs."""
     cache_bytes: int = 64 << 20
@@ -195,6 +195,8 @@ class JoinOptions(_Keywords):
             raise OptionError(msg, name="constraints", value=self.constraints)
         if self.buckets is not None:
             in_range(self, "buckets", 1, 240)
+        if self.routing is not None:
+            is_switch(self, "routing")
         if self.largest_k_s is not None:
             in_range(self, "largest_k_s", 0.0, 1e9)
         in_range(self, "cache_bytes", 0, 2**40)

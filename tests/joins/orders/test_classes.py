@@ -172,7 +172,9 @@ def readable():
 
 
 def loop_of(**options):
-    return JoinLoop(STAR, JoinOptions(**options), frozenset(NAMES[1:]), readable())
+    return JoinLoop(
+        STAR, JoinOptions(**{"routing": True, **options}), frozenset(NAMES[1:]), readable()
+    )
 
 
 def joined(loop, star, news, *, ns_per_combination=2000, call_ns=0):
@@ -278,7 +280,7 @@ def test_a_window_does_not_tell_classes_by_its_own_key():
     star, loop = Star(ALIKE), loop_of()
     keys = {0: frozenset({"noise"})}
     columns = replace(readable()["s"], keys=keys)
-    loop = JoinLoop(STAR, JoinOptions(), frozenset(NAMES[1:]), {"s": columns})
+    loop = JoinLoop(STAR, JoinOptions(routing=True), frozenset(NAMES[1:]), {"s": columns})
     own = loop.routes["s"].loop._router._subject.own
     assert own[:, 1].tolist() == [True, False, False]
     assert star.windows
@@ -390,9 +392,9 @@ def test_rows_are_routed_where_each_way_has_one_window():
         "middle of a chain": True,
     }
     every = {name: readable()["s"] for name in "stu"}
-    assert not JoinLoop(triangle, JoinOptions(), readable=every).routes
-    assert set(JoinLoop(one_key, JoinOptions(), readable=every).routes) == set("stu")
-    assert not JoinLoop(one_key, JoinOptions(adaptive=False), readable=every).routes
+    assert not JoinLoop(triangle, JoinOptions(routing=True), readable=every).routes
+    assert set(JoinLoop(one_key, JoinOptions(routing=True), readable=every).routes) == set("stu")
+    assert not JoinLoop(one_key, JoinOptions(routing=True, adaptive=False), readable=every).routes
 
 
 @given(st.data())

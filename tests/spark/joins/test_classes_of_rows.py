@@ -109,7 +109,7 @@ def test_answers_stay_and_classes_outlive_a_restart(spark, tmp_path):
     for name in DIMENSIONS:
         write_batch(tmp_path, name, 0, dimension(name))
     write(tmp_path, range(N_BATCHES - 2))
-    run = run_to_end(query_of(spark, tmp_path), tmp_path)
+    run = run_to_end(query_of(spark, tmp_path, routing=True), tmp_path)
     routed = [each for each in run.journal if each["component"] == "routes s"]
     assert [each["event"] for each in routed][:1] == ["routes"]
     assert routed[0]["after"]["by"] == ["tenant"]
@@ -119,7 +119,7 @@ def test_answers_stay_and_classes_outlive_a_restart(spark, tmp_path):
     assert "tenant = ann" in told(run) or "tenant = bob" in told(run)
     assert f"after classes by tenant in {len(routed[-1]['after']['orders'])} orders" in told(run)
     write(tmp_path, range(N_BATCHES - 2, N_BATCHES))
-    again = run_to_end(query_of(spark, tmp_path), tmp_path)
+    again = run_to_end(query_of(spark, tmp_path, routing=True), tmp_path)
     (view,) = (each for each in facts_of(again).pipelines if each.name == "s")
     assert len({each.order for each in view.classes}) > 1
     assert found(tmp_path) == wanted(spark, tmp_path)
@@ -130,7 +130,7 @@ def test_without_routing_all_rows_take_one_order(spark, tmp_path):
     for name in DIMENSIONS:
         write_batch(tmp_path, name, 0, dimension(name))
     write(tmp_path, range(4))
-    run = run_to_end(query_of(spark, tmp_path, routing=False), tmp_path)
+    run = run_to_end(query_of(spark, tmp_path), tmp_path)
     assert not [each for each in run.journal if each["event"] == "routes"]
     assert "Classes of rows" not in told(run)
     assert found(tmp_path) == wanted(spark, tmp_path)

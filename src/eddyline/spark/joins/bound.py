@@ -89,7 +89,9 @@ class BoundJoin:
     @cached_property
     def filter_options(self) -> FilterOptions:
         """The way in which the order of predicates over one input is learned."""
-        return FilterOptions.taken({**self.left, "routing": self.options.routing})[0]
+        routing = self.options.routing
+        asked = {} if routing is None else {"routing": routing}
+        return FilterOptions.taken({**self.left, **asked})[0]
 
     @cached_property
     def source(self) -> Source:

@@ -167,7 +167,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         can_cache = bound.is_plain and not self.leaving.lengths
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         # Caches are of the order that all rows take.
-        may_route = bound.is_plain and not (self.options.caches and can_cache)
+        is_asked = self.options.routing and not (self.options.caches and can_cache)
+        may_route = bound.is_plain and is_asked
         readable = bound.readable if may_route else {}
         self.loop = JoinLoop(self.graph, self.options, tables, readable)
         self.grids = GridChoice(

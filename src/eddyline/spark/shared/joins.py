@@ -270,7 +270,7 @@ class SharedJoins(SharedScan):
         return "no other of its options and trigger joins the same streams by the same keys"
 
     @staticmethod
-    def why_not(query: Query) -> str:
+    def why_not(query: Query) -> str:  # noqa: PLR0911 - a line for each reason
         """Return the reason why a query cannot share its join; "" if it can."""
         form = form_of(query)
         options = JoinOptions.taken(query.options)[0]
@@ -285,6 +285,8 @@ class SharedJoins(SharedScan):
             return f"constraints={said!r} are of what its own rows find"
         if options.caches:
             return "it may keep joined rows of its own (caches=True)"
+        if options.routing:
+            return "classes of its rows may have orders of their own (routing=True)"
         return _why_not_its_rows(form) or _why_not_its_columns(form)
 
     @staticmethod
