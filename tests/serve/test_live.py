@@ -12,8 +12,10 @@ from urllib.parse import urlencode
 import pytest
 
 import eddyline as el
+from eddyline.serve.graph import graph_of
 from eddyline.serve.guard import Guard
 from eddyline.serve.runs import key_of
+from eddyline.serve.stored import StoredRuns
 from eddyline.spark.run.live import LiveRun, runs_of
 from tests.serve.fakes import TOKEN
 
@@ -124,6 +126,23 @@ def test_a_query_that_ran_one_that_failed_and_two_that_ran_together(engine, tmp_
         assert 'eddyline_rows_in_total{query="well"} 4000.0' in told
     left = {each for each in threading.enumerate() if "eddyline page" in each.name}
     assert left <= threads
+
+
+def test_queries_that_ran_together_are_one_graph_from_their_checkpoint(engine, tmp_path):
+    for n in (1, 2):
+        engine.query(f"SELECT id FROM s WHERE v = {n}", name=f"query {n}")
+    runs = engine.start_all("memory", checkpoint=tmp_path / "ck", trigger="available_now")
+    for run in runs:
+        run.await_termination()
+    (stored,) = StoredRuns([tmp_path / "ck"]).runs()
+    view = stored.run_view()
+    graph = graph_of(view, view.sections, {})
+    reads = {box.name: box.reads for box in graph.boxes}
+    assert reads["query 1"] == reads["query 2"] == ("shared",)
+    (shared,) = [box for box in graph.boxes if box.key == "shared"]
+    assert (shared.kind, shared.reads) == ("rules", ("0",))
+    assert ("rules", "rules") in shared.owns
+    assert reads[view.query] == ("query 1", "query 2")
 
 
 def test_a_person_pins_and_stops_a_query_from_its_page(engine):

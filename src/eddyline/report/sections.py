@@ -152,9 +152,13 @@ class Entity:
     """The input of the operator that it is of; empty: it is of all inputs."""
 
 
+SOURCES = ("stream", "table")
+"""Kinds of nodes that are no steps."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A step of a query in the graph of its plan."""
+    """A step of a query in the graph of its plan; the kinds of ``SOURCES`` are what it reads."""
 
     id: str
     kind: str

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from eddyline.report.formatting import count, value_in
-from eddyline.report.sections import Figure, Line, has_content
+from eddyline.report.sections import SOURCES, Figure, Line, has_content
 from eddyline.report.series import points_of
 from eddyline.report.system import BATCH, values_of
 from eddyline.runtime.journal import RUN
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from eddyline.report.sections import Entity, Node, RunView, Section
     from eddyline.runtime.records import BatchRecord
 
-SOURCES = ("stream", "table")
 BEFORE = ("exchange", "window")
 """Kinds of entities that rows pass on their way into an operator, in this order."""
 
@@ -191,8 +190,9 @@ def _boxes(view: RunView, entities: Sequence[Entity], components: Iterable[str])
         reads = (*reads, *(each.key for each in beside))
         made = Box(node.id, node.kind, said, node.text, (), reads, owned + parts)
         found.append(replace(made, relation=node.name))
-    last = view.nodes[-1].id
-    found.append(Box("result", "result", view.query, "", (), (last,), ((RUN, BATCH),)))
+    read = {maker for node in view.nodes for maker, _ in node.inputs}
+    ends = tuple(node.id for node in view.nodes if node.id not in read)
+    found.append(Box("result", "result", view.query, "", (), ends, ((RUN, BATCH),)))
     return found
 
 

@@ -27,7 +27,7 @@ from eddyline.errors import PlanError, StateError
 from eddyline.query.identity import differences, in_words
 from eddyline.query.steps import tree
 from eddyline.registry import folder_name, unknown
-from eddyline.report.sections import Node, Section, Text, arranged, notes
+from eddyline.report.sections import SOURCES, Node, Section, Text, arranged, notes
 from eddyline.runtime.checkpoint import SPARK, newest_batch
 from eddyline.spark.run.checkpoint_files import has_started
 from eddyline.spark.run.job import Job
@@ -394,6 +394,7 @@ class SharedQueries:
             source=scan.source,
             settings=scan.settings,
             operators=lambda _: scan.operators(),
+            nodes=_nodes(queries, scan),
             rename="engine.query(…, name='…')",
             recalls=all(each.run_options.recall for each in queries),
             watched=tuple(dict(pair for each in queries for pair in each.watched).items()),
@@ -457,6 +458,18 @@ class SharedQueries:
         if is_all:
             # Not under the lock: Spark waits for the micro-batch, which waits for the lock.
             self.run.stop(why=why)
+
+
+def _nodes(queries: Sequence[Query], scan: SharedScan) -> tuple[Node, ...]:
+    """Return the graph of queries that run together: streams, the shared step, each query."""
+    sources = [node for node in queries[0].nodes if node.kind in SOURCES]
+    inputs = tuple((node.id, node.name) for node in sources)
+    shared = Node("shared", scan.kind, "", f"{scan.kind} {scan.words}", inputs)
+    results = (
+        Node(query.name, "project", query.name, f"project {query.name}", (("shared", ""),))
+        for query in queries
+    )
+    return (*sources, shared, *results)
 
 
 def _listed(query: Query, before: Listed | None) -> Listed:

@@ -196,6 +196,7 @@ class SharedJoins(SharedScan):
         gone: those that shared the join and left, by their names: windows have what they needed.
     """
 
+    kind = "join"
     may_give_table = True
     has_own_plans = True
     unfit = f"{MOST_MEMBERS} others share the join already"

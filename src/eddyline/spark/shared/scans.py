@@ -114,6 +114,8 @@ class SharedScan(ABC):
     """The rows of the stream, with the columns that the queries read."""
     settings: Mapping[str, str]
     """Its options, as texts."""
+    kind: ClassVar[str]
+    """The operator that evaluates all of them, as components of it begin."""
     words: str
     """What they have in common, in words."""
     names: Sequence[str]
@@ -177,6 +179,7 @@ class SharedScan(ABC):
 class SharedFilters(SharedScan):
     """Queries that filter, as rules: tests that several of them use are evaluated once."""
 
+    kind = "rules"
     words = "each is a rule there"
 
     def __init__(
@@ -275,6 +278,7 @@ class SharedAggregates(SharedScan):
         gone: those that shared cells with them and left, by their names: what is kept has theirs.
     """
 
+    kind = "aggregate"
     may_give_table = True
 
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
@@ -497,6 +501,7 @@ class SharedModels(SharedScan):
         gone: those that shared models with them and left: what is kept of these goes.
     """
 
+    kind = "models"
     words = "rows become segments once, and each query is solved on these"
 
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:  # noqa: ARG002
