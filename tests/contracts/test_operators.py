@@ -23,6 +23,7 @@ import eddyline as el
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.alarms.alarm_set import AlarmStep
 from eddyline.errors import StateError
+from eddyline.joins.plan import MEMBER
 from eddyline.models import graph
 from eddyline.models.fitting.declared import Declared, read_equations
 from eddyline.models.steps import Sample as ModelSample
@@ -36,16 +37,27 @@ from eddyline.models.streams.plan import (
 )
 from eddyline.query.correlations import CorrelateStep, Correlation, Reference
 from eddyline.query.predicates import SqlPredicate, predicate
-from eddyline.query.query import CALL, GROUP, AggregateCall, SlideWindow
+from eddyline.query.query import (
+    CALL,
+    GROUP,
+    AggregateCall,
+    KeyClass,
+    RangeWindow,
+    SlideWindow,
+)
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
+    JoinedInput,
+    JoinMember,
     JoinStep,
+    MemberFilterStep,
     OverStep,
     ProjectStep,
     ReadStep,
     SharedAggregateStep,
+    SharedJoinStep,
     UnionStep,
     steps,
 )
@@ -143,6 +155,29 @@ def _member(length_s, slide_s, by, *calls):
     return AggregateStep("s", groups, made, window, ("1 AS one",))
 
 
+def _shared_join():
+    """Return a join of rows with themselves for two queries, with other windows and conditions."""
+    windows = (RangeWindow(5_000_000), RangeWindow(2_000_000))
+    columns = dict.fromkeys("st", ("id", "v"))
+    wheres = ({}, {"s": "v < 50"})
+    members = tuple(
+        JoinMember(f"q{number}", ("s", "t"), dict.fromkeys("st", window), columns, where)
+        for number, (window, where) in enumerate(zip(windows, wheres, strict=True))
+    )
+    joined = tuple(JoinedInput(name, name, windows[0], columns[name]) for name in "st")
+    key = KeyClass(dict.fromkeys("st", ("id % 3",)))
+    equal = ("s.id % 3 = t.id % 3",)
+    return ReadStep("s", "t"), SharedJoinStep(
+        joined, (key,), equal, "istream", "j", members=members
+    )
+
+
+PAIRS = (
+    "SELECT named_struct('id', a.id, 'v', a.v) AS s, named_struct('id', b.id, 'v', b.v) AS t, "
+    "{} AS member FROM rows a JOIN rows b ON a.id % 3 = b.id % 3 WHERE abs(a.id - b.id) <= {}"
+)
+
+
 CASES = {
     FilterStep: Case(
         lambda **_: FilterStep(
@@ -173,6 +208,20 @@ CASES = {
         "SELECT a.id AS a, a.v + 1 AS n, b.id AS b FROM rows a JOIN rows b ON a.id % 3 = b.id % 3 "
         "WHERE abs(a.id - b.id) <= 5 AND a.v < 99 AND a.w >= 0 AND a.v % 10 = 3 AND a.v + 1 > 50",
         time="timestamp_seconds(id)",
+    ),
+    SharedJoinStep: Case(
+        lambda **_: _shared_join(),
+        f"{PAIRS.format(0, 5)} UNION ALL {PAIRS.format(1, 2)} AND a.v < 50",
+        adapts=False,
+        time="timestamp_seconds(id)",
+    ),
+    MemberFilterStep: Case(
+        lambda **_: (
+            ProjectStep("s", ("id", "v", f"int(id % 2) AS {MEMBER}"), "m"),
+            MemberFilterStep("m", (SqlPredicate("v < 50"),), "q", 1),
+        ),
+        "SELECT id, v, int(id % 2) AS member FROM rows WHERE id % 2 = 0 OR v < 50",
+        adapts=False,
     ),
     ProjectStep: Case(
         lambda **_: ProjectStep("s", ("id + 1 AS next", "w", "w AS w")),

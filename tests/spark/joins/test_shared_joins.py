@@ -203,8 +203,6 @@ def test_it_is_told_who_shares_what_and_why_others_do_not(spark, folder, tmp_pat
     assert "s: v > 2" in said
     assert "pipelines of pairs" in said
     assert "as the others" not in said.partition("pipelines of near")[2]
-    shared = [each for each in runs["sums"].journal if each["event"] == "shared"]
-    assert [each["after"]["near"] for each in shared] == [{"s": "NOW", "t": "RANGE 1 SECOND"}]
     reasons = {
         "by j": "no other of its options and trigger joins the same streams by the same keys",
         "rows": "its windows count rows",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eddyline.joins.view import JoinView
     from eddyline.query.query import Window
     from eddyline.query.steps import JoinMember, MemberFilterStep, SharedJoinStep
-    from eddyline.spark.operator import Batch, Observed, Site
+    from eddyline.spark.operator import Site
 
 
 class SharedBound(BoundJoin):
@@ -143,7 +143,6 @@ class SharedJoinOperator(JoinOperator):
             )
             for number, each in enumerate(bound.step.members)
         ]
-        self._is_told = False
         self._entries: list[JournalEntry] = []
 
     @property
@@ -181,15 +180,6 @@ class SharedJoinOperator(JoinOperator):
             members = tuple(each.plan(self._grid.shape) for each in self.here)
         return replace(super()._plan(batch_id), probing=None, members=members)
 
-    def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
-        """Take in what the buckets of a batch did; at first, say who shares what."""
-        found = super().learn(observed, batch)
-        if self._is_told:
-            return found
-        self._is_told = True
-        shared = {each.name: dict(_windows_of(self.bound, each.of)) for each in self.here}
-        return [JournalEntry(batch.id, COMPONENT, "shared", None, shared), *found]
-
     def _learn_orders(
         self,
         profile: JoinProfile,  # noqa: ARG002 - each query has its own
@@ -224,7 +214,7 @@ class SharedJoinOperator(JoinOperator):
 
     def _restore_orders(self, state: Any) -> None:
         """Continue from what ``_learned_orders`` returned; StateError if it is damaged."""
-        if not isinstance(state, dict):
+        if not isinstance(state, dict) or state.keys() - {each.name for each in self.members}:
             msg = f"the saved orders of queries that share a join are damaged: {state!r:.80}"
             raise StateError(msg)
         for each in self.here:
