@@ -192,7 +192,7 @@ def test_what_kernels_of_the_rooms_write_to_is_seen_in_their_source():
     assert not adwin._drop_oldest.only_read[0]
     assert meta.take.only_read == [True] * 2 + [False] * 4 + [True] * 2
     assert martingale.check.only_read == [True] * 3 + [False] * 4 + [True] * 5
-    assert run_index.probe.only_read == [True] * 12 + [False] * 5, "found pairs are filled in"
+    assert run_index.probe.only_read == [True] * 15 + [False] * 5, "found pairs are filled in"
 
 
 def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
