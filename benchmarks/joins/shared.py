@@ -76,7 +76,9 @@ def _run(
     with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as out:
         where: dict[str, Any] = {"path": f"{out}/rows", "checkpoint": f"{out}/state"}
         started, before = time.perf_counter(), seconds_below()
-        runs = engine.start_all("parquet", trigger="available_now", shared=is_shared, **where)
+        runs = engine.start_all(
+            "parquet", trigger="available_now", shared=is_shared and "all", **where
+        )
         for run in runs:
             run.await_termination()
         seconds = time.perf_counter() - started, seconds_below() - before

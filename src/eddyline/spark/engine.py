@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from eddyline.serve.server import How, Server
     from eddyline.spark.run.run import Run
     from eddyline.spark.run.running_query import RunFace
-    from eddyline.spark.shared.group import SharedQueries
+    from eddyline.spark.shared.group import Shared, SharedQueries
     from eddyline.spark.sinks.sinks import BatchWriter
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -494,7 +494,7 @@ class Engine(Catalog):
         options: Mapping[str, Any] | None = None,
         checkpoint: str | Path | None = None,
         trigger: str | None = None,
-        shared: bool = True,
+        shared: Shared = True,
         changed: Changed | None = None,
         **as_spark: Unpack[SparkTrigger],
     ) -> list[RunFace]:
@@ -510,7 +510,8 @@ class Engine(Catalog):
             options: as for ``Query.start``.
             checkpoint: folder with one for each query, and one for those that run together.
             trigger: as for ``Query.start``.
-            shared: False runs each query by itself.
+            shared: False runs each query by itself; ``"all"`` lets queries share also where that
+                was measured to take longer: joins with conditions on their results, or aggregates.
             changed: as for ``Query.start``, of each query that has changed.
             **as_spark: as for ``Query.start``.
 
@@ -518,6 +519,7 @@ class Engine(Catalog):
             A run for each query, in the order in which they were made.
 
         Raises:
+            OptionError: ``shared`` is neither True, False nor ``"all"``.
             StateError: the checkpoint is of queries that ran together, and one no longer can.
         """
         if path is not None and not isinstance(path, Path):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
+    from eddyline.spark.shared.group import Shared
 
     LoadRules = Callable[..., RuleSet]
 
@@ -57,7 +58,7 @@ def run_script(
     trigger: str | None = None,
     changed: str | None = None,
     adaptive: bool = True,
-    shared: bool = True,
+    shared: Shared = True,
     load_rules: LoadRules | None = None,
 ) -> list[RunFace]:
     """Start every query of a script; those over one stream run together, see ``docs/sharing.md``.
@@ -69,7 +70,7 @@ def run_script(
         trigger: for queries that do not say their own.
         changed: as for ``Query.start``, of each query that has changed.
         adaptive: False keeps every order as written, and each query by itself.
-        shared: False runs each query by itself.
+        shared: as for ``Engine.start_all``.
         load_rules: returns the rules of a file or folder as a set; its other arguments are the
             set's name, functions and ``adaptive``. Without it, rules are refused.
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import eddyline as el
-from eddyline.errors import PlanError, StateError
+from eddyline.errors import OptionError, PlanError, StateError
 from eddyline.spark.run.run import Run
 from eddyline.spark.shared.group import SharedQueryRun, Start, start_together
 from tests import examples
@@ -149,7 +149,7 @@ def test_each_query_has_the_rows_that_duckdb_finds(spark, folder, tmp_path, seed
     drawn = {f"q{at}": drawn_query(rng, keys) for at in range(rng.choice([2, 3, 4]))}
     engine = engine_of(spark, folder, {name: text for name, (text, _) in drawn.items()})
     where = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    runs = finish(engine.start_all("parquet", trigger="available_now", **where))
+    runs = finish(engine.start_all("parquet", trigger="available_now", shared="all", **where))
     assert all(isinstance(each, SharedQueryRun) for each in runs.values())
     wanted = answers({name: sql for name, (_, sql) in drawn.items()})
     assert {name: written(tmp_path / "out", name) for name in drawn} == wanted, drawn
@@ -158,7 +158,7 @@ def test_each_query_has_the_rows_that_duckdb_finds(spark, folder, tmp_path, seed
     commits = shared / "spark" / "commits"
     (commits / str(N_BATCHES - 1)).unlink()
     again = engine_of(spark, folder, {name: text for name, (text, _) in drawn.items()})
-    runs = finish(again.start_all("parquet", trigger="available_now", **where))
+    runs = finish(again.start_all("parquet", trigger="available_now", shared="all", **where))
     assert [each.batch_id for each in runs["q0"].records] == [N_BATCHES - 1]
     assert {name: written(tmp_path / "out", name) for name in drawn} == wanted, drawn
 
@@ -188,7 +188,7 @@ def test_it_is_told_who_shares_what_and_why_others_do_not(spark, folder, tmp_pat
     engine = engine_of(spark, folder, queries)
     engine.query("SELECT t.v FROM s [NOW], t [NOW] WHERE s.k = t.k", name="own", buckets=3)
     where = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
-    runs = finish(engine.start_all("parquet", trigger="available_now", **where))
+    runs = finish(engine.start_all("parquet", trigger="available_now", shared="all", **where))
     assert {n for n, each in runs.items() if isinstance(each, SharedQueryRun)} == {
         *("pairs", "near", "sums")
     }
@@ -229,7 +229,7 @@ def test_each_query_has_a_sink_of_its_own(spark, folder, tmp_path):
         for name, query in engine.queries.items()
     ]
     groups = []
-    runs = finish(start_together(starts, groups))
+    runs = finish(start_together(starts, groups, shared="all"))
     assert len(groups) == 1
     alone = finish(
         engine_of(spark, folder, {"pairs": PAIRS, "near": NEAR, "sums": SUMS}).start_all(
@@ -265,7 +265,7 @@ def test_a_query_leaves_and_the_others_go_on(spark, folder, tmp_path):
             made.query(queries[name], name=name)
         return made
 
-    started = engine(queries).start_all("parquet", **where)
+    started = engine(queries).start_all("parquet", shared="all", **where)
     runs = {each.name: each for each in started}
     runs["near"].process_all_available()
     runs["far"].stop()
@@ -279,9 +279,13 @@ def test_a_query_leaves_and_the_others_go_on(spark, folder, tmp_path):
     left = written(tmp_path / "out", "far")
     # The others go on from the common checkpoint without it; it cannot.
     arrive(N_BATCHES - 1)
-    finish(engine(["near", "sums"]).start_all("parquet", trigger="available_now", **where))
+    finish(
+        engine(["near", "sums"]).start_all(
+            "parquet", trigger="available_now", shared="all", **where
+        )
+    )
     with pytest.raises(StateError, match="it was stopped after batch"):
-        engine(queries).start_all("parquet", trigger="available_now", **where)
+        engine(queries).start_all("parquet", trigger="available_now", shared="all", **where)
     assert written(tmp_path / "out", "far") == left
     apart = engine_of(spark, folder, {"near": NEAR, "sums": SUMS})
     alone = finish(apart.start_all(trigger="available_now", shared=False))
@@ -298,7 +302,9 @@ def test_a_plan_of_one_query_is_pinned_and_that_of_the_other_adapts(spark, folde
     }
     where = {"path": str(tmp_path / "out"), "checkpoint": str(tmp_path / "ckpt")}
     runs = finish(
-        engine_of(spark, folder, queries).start_all("parquet", trigger="available_now", **where)
+        engine_of(spark, folder, queries).start_all(
+            "parquet", trigger="available_now", shared="all", **where
+        )
     )
     one, two = runs["one"], runs["two"]
     assert "pipeline s of one" in one.plan()
@@ -312,7 +318,7 @@ def test_a_plan_of_one_query_is_pinned_and_that_of_the_other_adapts(spark, folde
     shown = told(one)
     assert "pinned" in shown
     again = engine_of(spark, folder, queries)
-    runs = finish(again.start_all("parquet", trigger="available_now", **where))
+    runs = finish(again.start_all("parquet", trigger="available_now", shared="all", **where))
     assert runs["one"].plan()["pipeline s of one"] == ["u", "t"]
     wanted = answers(
         {
@@ -323,3 +329,18 @@ def test_a_plan_of_one_query_is_pinned_and_that_of_the_other_adapts(spark, folde
         }
     )
     assert {name: written(tmp_path / "out", name) for name in queries} == wanted
+
+
+@pytest.mark.large("starts three queries")
+def test_conditions_on_results_and_aggregates_share_when_asked(spark, folder):
+    """Spark would take the results of all queries, which takes longer than sharing saves."""
+    queries = {"pairs": PAIRS, "near": NEAR, "sums": SUMS}
+    engine = engine_of(spark, folder, queries)
+    runs = {run.name: run for run in engine.start_all(trigger="available_now")}
+    said = "it aggregates joined rows, which takes longer shared; shared='all' asks for it"
+    assert f"it runs by itself: {said}" in told(runs["sums"])
+    said = said.replace("it aggregates", "it has conditions on")
+    assert f"it runs by itself: {said}" in told(runs["near"])
+    finish(runs.values())
+    with pytest.raises(OptionError, match="option 'shared' is True, False or 'all', got 'none'"):
+        engine.start_all(shared="none")

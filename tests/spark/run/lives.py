@@ -108,7 +108,7 @@ class Kind:
         """Start the queries over all that is there, with sinks and a checkpoint in a folder."""
         where = {"path": str(folder / "out"), "checkpoint": str(folder / "ckpt")}
         engine = self.engine(spark, folder)
-        return engine.start_all("parquet", trigger="available_now", **where)
+        return engine.start_all("parquet", trigger="available_now", shared="all", **where)
 
     def all_steps(self, spark: SparkSession, folder: Path) -> list[Step]:
         """Return the steps of the queries."""

@@ -18,12 +18,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from eddyline.data.files import replace_file
-from eddyline.errors import PlanError, StateError
+from eddyline.errors import OptionError, PlanError, StateError
 from eddyline.query.identity import differences, in_words
 from eddyline.query.steps import tree
 from eddyline.registry import folder_name, unknown
@@ -58,6 +58,11 @@ SCANS: tuple[type[SharedScan], ...] = (
     SharedJoins,
 )
 """The kinds of shared scans; a query is of the first that takes it."""
+
+ALL = "all"
+"""Value of ``shared``: also where sharing was measured to take longer; see ``why_dear``."""
+
+Shared = bool | Literal["all"]
 
 FOLDER = "_shared"
 """Folder of a checkpoint in which queries that run together have one."""
@@ -156,7 +161,11 @@ class Checkpoint:
 
 
 def groups_of(
-    starts: Sequence[Start], kind: type[SharedScan], checkpoint: Checkpoint, notes: dict[str, str]
+    starts: Sequence[Start],
+    kind: type[SharedScan],
+    checkpoint: Checkpoint,
+    notes: dict[str, str],
+    shared: Shared = True,
 ) -> list[Group]:
     """Return the queries of a kind that run together, and note why others do not.
 
@@ -166,6 +175,8 @@ def groups_of(
     newest = {name: of for each in starts for name, of in each.query.relations.items()}
     for start in starts:
         why = _why_alone(start, kind, checkpoint)
+        if not why and shared != ALL and start.query.name not in checkpoint.homes:
+            why = kind.why_dear(start.query)
         if not why and any(of is not newest[name] for name, of in start.query.relations.items()):
             why = "its stream has been replaced, and others read the new one"
         if why:
@@ -298,7 +309,7 @@ def start_together(
     groups: list[SharedQueries],
     *,
     checkpoint: str | Path | None = None,
-    shared: bool = True,
+    shared: Shared = True,
 ) -> list[RunFace]:
     """Start queries; those over one stream run together where that is the same to each of them.
 
@@ -306,14 +317,19 @@ def start_together(
         starts: the queries.
         groups: those that run together; new ones are added, ended ones go.
         checkpoint: folder with one for each query, and one for those that run together.
-        shared: False starts each by itself.
+        shared: False starts each by itself; ``"all"`` also lets those run together of which that
+            was measured to take longer.
 
     Returns:
         A run for each query, in their order.
 
     Raises:
+        OptionError: ``shared`` is something else.
         StateError: a query ran together with others under this checkpoint and no longer can.
     """
+    if shared not in (True, False, ALL):
+        msg = f"option 'shared' is True, False or 'all', got {shared!r}"
+        raise OptionError(msg, name="shared", value=shared)
     runs: dict[str, RunFace] = {}
     notes: dict[str, str] = {}
     groups[:] = [each for each in groups if each.run.isActive]
@@ -324,7 +340,7 @@ def start_together(
             own = [
                 each for each in starts if kind.takes(each.query) and not each.query.reads_system
             ]
-            for group in groups_of(own, kind, place, notes):
+            for group in groups_of(own, kind, place, notes, shared):
                 queries = [start.query for start in group.starts]
                 scan = kind(queries, place.gone(group))
                 groups.append(SharedQueries(group.starts, scan, group.folder))

@@ -291,6 +291,15 @@ class SharedJoins(SharedScan):
         return _why_not_its_rows(form) or _why_not_its_columns(form)
 
     @staticmethod
+    def why_dear(query: Query) -> str:
+        """Return why sharing costs more than it saves: results of all go through Spark then."""
+        form = form_of(query)
+        what = (
+            "it aggregates" if form.aggregates else "it has conditions on" if form.residual else ""
+        )
+        return what and f"{what} joined rows, which takes longer shared; shared='all' asks for it"
+
+    @staticmethod
     def fit(queries: Sequence[Query]) -> bool:
         """Return whether there is a mark for each."""
         return len(queries) <= MOST_MEMBERS

@@ -153,6 +153,11 @@ class SharedScan(ABC):
         """Return the reason why a query would mean something else with others; "" if none."""
 
     @staticmethod
+    def why_dear(query: Query) -> str:  # noqa: ARG004
+        """Return why sharing costs more than it saves, so that it must be asked for."""
+        return ""
+
+    @staticmethod
     def fit(queries: Sequence[Query]) -> bool:  # noqa: ARG004
         """Return whether queries are worth running together; ``unfit`` says why they are not."""
         return True
