@@ -70,7 +70,8 @@ class OrderingPolicy(Protocol):
 
     The loop calls, once per batch: ``observe`` with that batch's profile, then ``propose`` with
     the window. Both are called from one thread. A policy must not keep references to arrays of
-    profiles that it would later change.
+    profiles that it would later change. One with an attribute ``options`` is given others there
+    when a person changes a threshold.
     """
 
     needs_all_bits: ClassVar[bool]

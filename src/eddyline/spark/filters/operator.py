@@ -111,9 +111,11 @@ class FilterOperator(Operator):
 
     @property
     def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The limits of profiling, and the threshold of a policy that has one."""
+        """The limits of profiling, and the threshold of a policy that takes another one."""
         limits = ("sample_prob", "max_overhead")
-        return (*limits, "hysteresis") if hasattr(self._policy, "hysteresis") else limits
+        loops = (part.loop for part in self.parts if isinstance(part, NativePart | ArrowPart))
+        options = (getattr(loop.policy, "options", None) for loop in loops)
+        return (*limits, "hysteresis") if any(hasattr(o, "hysteresis") for o in options) else limits
 
     @property
     def _policy(self) -> Any:
