@@ -19,7 +19,7 @@ ROOMS = [
     "errors", "registry", "options",
     "data", "sql", "query", "stats", "estimates",
     "change", "ordering", "routing",
-    "state", "runtime", "constraints", "lane",
+    "state", "runtime", "constraints", "lane", "sources",
     "filters", "rules", "joins", "aggregates", "models", "alarms",
     "report", "serve", "spark", "care", "sigma", "cli", "testing",
 ]  # fmt: skip

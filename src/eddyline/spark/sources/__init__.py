@@ -1,5 +1,5 @@
 """Sources of rows beyond what Spark reads by itself.
 
-``event_files`` reads files of events, matches them with a rule set, counts what fires and writes
-what matched, for the command line. Imports sets of rules and no run.
+``data_source`` makes data sources of Spark's from ``eddyline.sources``. ``event_files`` matches
+files of events with a rule set for the command line. Imports sets of rules and no run.
 """

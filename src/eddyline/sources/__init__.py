@@ -1,0 +1,35 @@
+"""Sources that eddyline reads without a connector of the JVM: Kafka, Delta and Iceberg.
+
+In: options, offsets and splits. Out: offsets, splits and Arrow batches. A source is one class in
+one file and one line of ``SOURCES``. It imports its package when it is used. Read ``source`` first.
+``spark.sources`` makes a data source of Spark's of each. Workers import the room, so it has no
+pyspark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eddyline.registry import look_up
+from eddyline.sources.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SOURCES: dict[str, type[Source]] = {}
+"""Sources by name."""
+
+GROUP = "eddyline.sources"
+"""Entry points by which other packages offer sources."""
+
+
+def source_of(kind: str, options: Mapping[str, str]) -> Source:
+    """Return a source by its name.
+
+    Raises:
+        OptionError: an unknown source or option, or a value out of range.
+    """
+    return look_up("source", SOURCES, kind, group=GROUP)(options)
+
+
+__all__ = ["SOURCES", "Source", "source_of"]
