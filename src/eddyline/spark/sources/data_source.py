@@ -122,7 +122,7 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the splits of the version."""
         version = self._source.version() if self._version is None else self._version
-        return [_Partition(each) for each in self._source.table_splits(version)]
+        return [_Partition(split) for split in self._source.table_splits(version)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
@@ -156,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the splits of a batch."""
-        return [_Partition(each) for each in self._source.splits(start, end)]
+        return [_Partition(split) for split in self._source.splits(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
