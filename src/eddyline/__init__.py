@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
     from eddyline.report.metrics import prometheus_text
+    from eddyline.sources.kafka import kafka
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
     from eddyline.spark.filters.conjunction import all_of
@@ -33,6 +34,7 @@ _ON_USE = {
     "all_of": "eddyline.spark.filters.conjunction",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
+    "kafka": "eddyline.sources.kafka",
     "models": "eddyline.models",
     "prometheus_text": "eddyline.report.metrics",
     "session": "eddyline.spark.session",
@@ -51,6 +53,7 @@ __all__ = [
     "all_of",
     "detector",
     "detector_bank",
+    "kafka",
     "models",
     "predicate",
     "prometheus_text",

@@ -41,6 +41,8 @@ from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, write_query
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History
+from eddyline.sources.rejected import FOLDER as REJECTED
+from eddyline.sources.rejected import PROPERTY, RejectedValues
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
@@ -51,8 +53,13 @@ from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.job import SinkOutlet, count_of
 from eddyline.spark.run.observations import has_told_all
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.session import BatchInterrupted, cancel_jobs_once_stopped
+from eddyline.spark.session import (
+    BatchInterrupted,
+    cancel_jobs_once_stopped,
+    local_property,
+)
 from eddyline.spark.sinks.files import file_system, uri_of
+from eddyline.spark.sources.data_source import rejecting_streams
 from eddyline.spark.starting import spark_trigger
 from eddyline.spark.stream_files import FileStream, backlog_of
 from eddyline.state.manifest import ManifestFolder
@@ -173,6 +180,8 @@ class Run(RunFace):
         """Let go of what the run has beside Spark's query."""
         for feed in self.job.feeds:
             feed.close()
+        if self._files.is_temporary:
+            self._rejected.keep_in_memory()
         self._files.clean_up()
 
     @property
@@ -190,6 +199,7 @@ class Run(RunFace):
         self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
         own = self._files.own
+        self._rejected = RejectedValues(own / REJECTED)
         self._resumed = self._files.resumed(job.identity, changed)
         if self._resumed.resets:
             self._reset()
@@ -306,7 +316,8 @@ class Run(RunFace):
             msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
             raise OptionError(msg, trigger=trigger) from error
         self._log.write(self.run_view)
-        return writer.start()
+        with local_property(self.source.sparkSession, PROPERTY, str(self._rejected.folder)):
+            return writer.start()
 
     # -- one micro-batch ----------------------------------------------------------------------
 
@@ -326,7 +337,7 @@ class Run(RunFace):
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
-            records = self.chain.records()
+            records = (*self.chain.records(), *self._rejected.records(batch_id))
             record = BatchRecord(
                 batch_id,
                 n_rows,
@@ -474,6 +485,25 @@ class Run(RunFace):
         if not inputs:
             raise QueryError(unknown("input", name, list(keepers)), name=name)
         return keepers[inputs[0]].late_rows(inputs[0])
+
+    def rejected(self, name: str) -> pa.Table:
+        """Return the newest values that a stream could not read, such as broken JSON.
+
+        Args:
+            name: the stream, as the engine calls it.
+
+        Returns:
+            Batch, topic, partition and offset of each value, the reason, its first bytes as text,
+            and ``n_records``: of records that were gone before they were read, how many. A stream
+            keeps its newest 10,000 values; metrics count all.
+
+        Raises:
+            QueryError: no source of the run rejects values, or none has the name.
+        """
+        names = rejecting_streams(self.source)
+        if name not in names:
+            raise QueryError(unknown("stream that rejects values", name, names), name=name)
+        return self._rejected.table(name, self._last_batch)
 
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""

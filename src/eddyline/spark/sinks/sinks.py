@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
@@ -24,7 +22,7 @@ from rich.table import Table
 from eddyline.errors import OptionError, SourceError
 from eddyline.lane.results import BlobWriter
 from eddyline.registry import checked_text, look_up
-from eddyline.spark.analysis import reason_of, table_schema
+from eddyline.spark.analysis import table_schema, why_unknown
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.starting import FILES, GROUP, check_sink
 
@@ -295,17 +293,12 @@ def _check_known(kind: str) -> None:
     Spark itself looks for one when the first batch is written.
     """
     spark: Any = SparkSession.getActiveSession()
-    if spark is None or not hasattr(spark, "_jvm"):
-        return
-    sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
-    try:
-        sources.lookupDataSource(kind, spark._jsparkSession.sessionState().conf())
-    except (PySparkException, Py4JJavaError) as error:
+    if spark is not None and (why := why_unknown(spark, kind)):
         msg = (
-            f"Spark has no data source {kind!r}: {reason_of(error)} A package is given to the "
+            f"Spark has no data source {kind!r}: {why} A package is given to the "
             f"session when it starts: el.session(**{{'spark.jars.packages': '…'}})"
         )
-        raise OptionError(msg, format=kind) from error
+        raise OptionError(msg, format=kind)
 
 
 SINKS: dict[str, Any] = {

@@ -8,8 +8,14 @@ runs readers in Python processes of its own, so this module must not keep state 
 from __future__ import annotations
 
 import json
+import pickle
+from base64 import b64decode, b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from pyspark import TaskContext, cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -18,8 +24,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
-from eddyline.sources.source import REJECTED, Source
+from eddyline.sources.rejected import PROPERTY
+from eddyline.spark.analysis import is_known, reason_of
+from eddyline.spark.stream_files import each_of, kind_of
 
 try:  # PySpark 4.1 has neither
     from pyspark.sql.streaming.datasource import (
@@ -32,19 +41,25 @@ except ImportError:  # pragma: no cover - depends on the version
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from eddyline.sources.source import Offset
+    from eddyline.sources.source import Offset, Source
 
 PREFIX = "eddyline_"
 """Start of the names of data sources."""
 
 VERSION = "__version"
 """The option with the version of a table, as JSON."""
+
+STREAM = "__stream"
+"""The option with the name of the stream in its engine."""
+
+HIDDEN = "__hidden"
+"""The option with what no plan shows, pickled: settings with secrets, and the user's function."""
 
 
 class _Partition(InputPartition):
@@ -60,7 +75,10 @@ class SourceOfSpark(DataSource):
         super().__init__(options)
         texts = {str(name).lower(): str(value) for name, value in dict(options).items()}
         self.version = texts.pop(VERSION, None)
-        self.source = source_of(self.kind, texts)
+        self.stream = texts.pop(STREAM, None)
+        hidden = texts.pop(HIDDEN, None)
+        settings, function = ({}, None) if hidden is None else pickle.loads(b64decode(hidden))
+        self.source = source_of(self.kind, {**texts, **settings}, function)
 
     @classmethod
     def name(cls) -> str:
@@ -69,8 +87,7 @@ class SourceOfSpark(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        ddl = self.source.ddl()
-        return f"{ddl}, {REJECTED} STRING" if self.source.rejects else ddl
+        return self.source.ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a table."""
@@ -78,7 +95,7 @@ class SourceOfSpark(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
-        return StreamReader(self.source, schema)
+        return StreamReader(self.source, schema, self.stream)
 
 
 def register(spark: SparkSession) -> None:
@@ -89,14 +106,68 @@ def register(spark: SparkSession) -> None:
         )
 
 
-def stream_of(spark: SparkSession, source: Source) -> DataFrame:
+def own_source(spark: SparkSession, kind: str, options: Mapping[str, str]) -> Source | None:
+    """Return the source of eddyline that a script names as its format; None for one of Spark's.
+
+    ``eddyline_delta`` is always a source of eddyline. ``delta`` is one unless the session has a
+    connector of that name, and ``kafka`` is one if it has ``servers``.
+
+    Raises:
+        OptionError: an unknown option, or a value out of range.
+    """
+    name = kind.lower().removeprefix(PREFIX)
+    if name not in SOURCES:
+        return None
+    is_named = kind.lower().startswith(PREFIX) or "servers" in options
+    if is_named or not (name == "kafka" or is_known(spark, name)):
+        return source_of(name, {option.lower(): text for option, text in options.items()})
+    return None
+
+
+def stream_of(spark: SparkSession, source: Source, name: str | None = None) -> DataFrame:
     """Return a source as a streaming DataFrame.
+
+    Args:
+        spark: the session.
+        source: what it reads.
+        name: of the stream in its engine, under which rejected values are kept.
 
     Raises:
         SourceError: it does not answer.
     """
     register(spark)
-    return spark.readStream.format(PREFIX + source.kind).options(**source.options).load()
+    options = _options(spark, source)
+    if name is not None and source.rejects:
+        options[STREAM] = name
+    source.check(to_arrow_schema(_schema_of(spark, source), timezone="UTC"))
+    return spark.readStream.format(PREFIX + source.kind).options(**options).load()
+
+
+def _options(spark: SparkSession, source: Source) -> dict[str, str]:
+    """Return the options of Spark's reader."""
+    shown: dict[str, str] = {}
+    hidden: dict[str, str] = {}
+    for name, text in source.options.items():
+        (hidden if source.is_handed_on(name) else shown)[name] = text
+    if "timezone" in source.names:
+        shown.setdefault("timezone", str(spark.conf.get("spark.sql.session.timeZone")))
+    if hidden or source.function is not None:
+        pickled = cloudpickle.dumps((hidden, source.function))  # type: ignore[no-untyped-call]
+        shown[HIDDEN] = b64encode(pickled).decode()
+    return shown
+
+
+def _schema_of(spark: SparkSession, source: Source) -> StructType:
+    """Return the columns of a source.
+
+    Raises:
+        OptionError: its schema cannot be read.
+    """
+    try:
+        return spark.createDataFrame([], source.ddl()).schema
+    except PySparkException as error:
+        msg = f"the columns {source.ddl()!r} cannot be read: {reason_of(error)}"
+        raise OptionError(msg, schema=source.ddl()) from error
 
 
 def table_of(spark: SparkSession, source: Source, version: Offset | None = None) -> DataFrame:
@@ -107,8 +178,29 @@ def table_of(spark: SparkSession, source: Source, version: Offset | None = None)
     """
     register(spark)
     text = json.dumps(source.version() if version is None else version)
-    reader = spark.read.format(PREFIX + source.kind).options(**source.options)
+    reader = spark.read.format(PREFIX + source.kind).options(**_options(spark, source))
     return reader.option(VERSION, text).load()
+
+
+def rejecting_streams(stream: DataFrame) -> list[str]:
+    """Return the names of streams of an engine, read by a DataFrame, that can reject values."""
+    names, todo = [], [stream._jdf.queryExecution().analyzed()]
+    while todo:
+        node = todo.pop()
+        todo.extend(each_of(node.children()))
+        if kind_of(node) == "StreamingRelationV2" and node.extraOptions().containsKey(STREAM):
+            names.append(str(node.extraOptions().get(STREAM)))
+    return sorted(set(names))
+
+
+def _folder_of_batch(stream: str) -> str | None:
+    """Return where a task of a run of eddyline's puts rejected values."""
+    task = TaskContext.get()
+    folder = None if task is None else task.getLocalProperty(PROPERTY)
+    if task is None or not folder:
+        return None
+    batch = task.getLocalProperty("streaming.sql.batchId")
+    return str(Path(folder) / quote(stream, safe="") / str(batch))
 
 
 class TableReader(DataSourceReader):
@@ -116,7 +208,7 @@ class TableReader(DataSourceReader):
 
     def __init__(self, source: Source, schema: StructType, version: str | None) -> None:
         self._source = source
-        self._schema = to_arrow_schema(schema)
+        self._schema = to_arrow_schema(schema, timezone="UTC")
         self._version = None if version is None else json.loads(version)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -132,9 +224,10 @@ class TableReader(DataSourceReader):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a stream from offset to offset."""
 
-    def __init__(self, source: Source, schema: StructType) -> None:
+    def __init__(self, source: Source, schema: StructType, stream: str | None) -> None:
         self._source = source
-        self._schema = to_arrow_schema(schema)
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._stream = stream
         self._until: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -160,6 +253,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
+        if self._source.rejects and self._stream is not None:
+            self._source.rejected_to = _folder_of_batch(self._stream)
         return self._source.read(partition.value, self._schema)
 
     def commit(self, end: Offset) -> None:
