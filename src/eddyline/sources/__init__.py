@@ -11,12 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eddyline.registry import look_up
+from eddyline.sources.delta import Delta
 from eddyline.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SOURCES: dict[str, type[Source]] = {}
+SOURCES: dict[str, type[Source]] = {
+    "delta": Delta,
+}
 """Sources by name."""
 
 GROUP = "eddyline.sources"

@@ -116,7 +116,7 @@ class TableReader(DataSourceReader):
 
     def __init__(self, source: Source, schema: StructType, version: str | None) -> None:
         self._source = source
-        self._schema = to_arrow_schema(schema)
+        self._schema = to_arrow_schema(schema, timezone="UTC")
         self._version = None if version is None else json.loads(version)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, source: Source, schema: StructType) -> None:
         self._source = source
-        self._schema = to_arrow_schema(schema)
+        self._schema = to_arrow_schema(schema, timezone="UTC")
         self._until: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
