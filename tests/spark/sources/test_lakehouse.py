@@ -57,7 +57,7 @@ def test_a_query_goes_on_where_it_stopped(spark, tmp_path):
     DeltaTable(table).optimize.compact()
     added(table, range(4, 9))
     run_query(engine, query, tmp_path)
-    run = run_query(engine, query, tmp_path)
+    run_query(engine, query, tmp_path)
     out = spark.read.parquet(str(tmp_path / "out")).toArrow().sort_by("id").to_pydict()
     assert out["id"] == [0, 1, 3, 4, 5, 6, 7, 8]
     assert out["p"] == [f"p {i % 2}" for i in out["id"]]
