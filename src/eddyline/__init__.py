@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
     from eddyline.report.metrics import prometheus_text
+    from eddyline.sources.delta import delta
     from eddyline.sources.kafka import kafka
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
@@ -32,6 +33,7 @@ _ON_USE = {
     "Rule": "eddyline.query.rules.rule",
     "RuleSet": "eddyline.spark.rules.rule_set",
     "all_of": "eddyline.spark.filters.conjunction",
+    "delta": "eddyline.sources.delta",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
     "kafka": "eddyline.sources.kafka",
@@ -51,6 +53,7 @@ __all__ = [
     "Rule",
     "RuleSet",
     "all_of",
+    "delta",
     "detector",
     "detector_bank",
     "kafka",

@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMes
 
 import eddyline as el
 from eddyline.errors import OptionError, SourceError
+from eddyline.spark.shared.group import Start
 from eddyline.spark.sinks import sinks
 from eddyline.spark.sinks.sinks import CONSOLE_ROWS, SINKS, CallableSink, sink_of
 from eddyline.spark.starting import FILES, NAMES
@@ -166,6 +167,60 @@ def test_each_sink_is_known_without_spark():
 def test_an_unknown_sink_is_said_with_those_that_there_are():
     with pytest.raises(OptionError, match=r"memori.*did you mean.*memory"):
         sink_of("memori", None)
+
+
+class Offered(sinks.MemorySink):
+    """A sink of another package, with an argument of its own."""
+
+    arguments = ("table",)
+
+    def __init__(self, table="none"):
+        super().__init__()
+        self.name = table
+
+
+@pytest.fixture
+def offered(monkeypatch):
+    """Put a package that offers a sink on the path."""
+
+    class Point:
+        name, dist = "offered", None
+
+        @staticmethod
+        def load():
+            return Offered
+
+    monkeypatch.setattr("eddyline.registry.entry_points", lambda group: [Point])
+
+
+def test_a_sink_of_another_package_has_arguments_of_its_own(offered):
+    assert sink_of("offered", arguments={"table": "a"}).name == "a"
+    assert sink_of("offered").name == "none"
+    with pytest.raises(OptionError, match=r"argument of start 'tabel'; .*did you mean 'table'"):
+        sink_of("offered", arguments={"tabel": "a"})
+    with pytest.raises(OptionError, match="'offered' takes no path, got 'a'; sinks that do: parq"):
+        sink_of("offered", "a")
+
+
+def test_every_way_to_start_hands_arguments_to_the_sink(spark, offered, tmp_path):
+    write_batch(tmp_path, "in", 0, pa.table({"id": [1, 2]}))
+    engine = el.Engine(spark)
+    engine.stream("s", stream_of(spark, tmp_path, "in"))
+    rules = el.RuleSet({"one": "id = 1"}, name="rules")
+    first, second = (engine.query(f"SELECT id FROM s WHERE id = {n}", name=f"q{n}") for n in (1, 2))
+    runs = [
+        first.start("offered", table="a", availableNow=True),
+        rules.start("s", "offered", engine=engine, table="b", availableNow=True),
+        Start(second, "offered", others={"table": "c"}, trigger="available_now").run(None),
+    ]
+    for run, name, n_rows in zip(runs, "abc", (1, 1, 1), strict=True):
+        assert run.await_termination(60)
+        assert (run.sink.name, run.sink.table().num_rows) == (name, n_rows)
+    for run in engine.start_all("offered", table="d", availableNow=True):
+        assert run.await_termination(60)
+        assert run.sink.name == "d"
+    with pytest.raises(OptionError, match="argument of start 'tabel'"):
+        first.start("offered", tabel="a")
 
 
 def test_a_function_takes_neither_path_nor_format():

@@ -143,11 +143,22 @@ class Script:
     rules: tuple[CreateRules, ...] = ()
 
 
-QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
-"""Options of a query in WITH: the arguments of ``Query.start``."""
+SINK_ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "parquet": (("path",), ("options",)),
+    "orc": (("path",), ("options",)),
+    "json": (("path",), ("options",)),
+    "csv": (("path",), ("options",)),
+    "format": (("format",), ("path", "options")),
+    "memory": ((), ()),
+    "console": ((), ()),
+}
+"""Arguments of ``Query.start`` by sink: those that it needs, and those that it may take."""
 
-OF_WRITER = "option."
-"""What the names of options of Spark's writer start with in WITH."""
+SINK_MAPPINGS = {"option.": "options"}
+"""Starts of names of options in WITH, and the argument that has these options by name."""
+
+QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
+"""Options of a query in WITH: arguments of ``Query.start``."""
 
 OF_STREAMS = ("time", "lateness", "key")
 """Options of streams that tables do not have."""
@@ -403,7 +414,7 @@ class _Statement:
             refuse(message, self._text, at.start, name=rules)
         options: dict[str, str] = {}
         if self._word("WITH", "AS") == "WITH":
-            options = self._options(OF_RULE, f"option of rule {name!r}", has_writer=False)
+            options = self._options(OF_RULE, f"option of rule {name!r}", has_mappings=False)
             self._word("AS")
         condition, line = self._remaining("a condition")
         given: dict[str, Any] = dict(options)
@@ -438,14 +449,14 @@ class _Statement:
         return text, options, line
 
     def _options(
-        self, known: Sequence[str] = (), kind: str = "option", *, has_writer: bool = True
+        self, known: Sequence[str] = (), kind: str = "option", *, has_mappings: bool = True
     ) -> dict[str, str]:
         self._take("(", TokenType.L_PAREN)
         options: dict[str, str] = {}
         while True:
             key, start = self._key()
-            is_of_writer = has_writer and key.startswith(OF_WRITER)
-            if known and key not in known and not is_of_writer:
+            is_in_mapping = has_mappings and key.startswith((*SINK_MAPPINGS,))
+            if known and key not in known and not is_in_mapping:
                 refuse(unknown(kind, key, known), self._text, start, option=key)
             if key in options:
                 refuse(f"option {key!r} is said twice", self._text, start, option=key)

@@ -34,7 +34,7 @@ from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
 from eddyline.spark.sources.data_source import stream_of, table_of
-from eddyline.spark.starting import SparkTrigger, trigger_text
+from eddyline.spark.starting import Others, of_sink, trigger_text
 from eddyline.spark.system import FROM_SYSTEM, SystemStreams, check_text, source_of
 from eddyline.spark.system import LATENESS as SYSTEM_LATENESS
 from eddyline.spark.system import TIME as SYSTEM_TIME
@@ -502,7 +502,7 @@ class Engine(Catalog):
         trigger: str | None = None,
         shared: Shared = True,
         changed: Changed | None = None,
-        **as_spark: Unpack[SparkTrigger],
+        **others: Unpack[Others],
     ) -> list[RunFace]:
         """Start every query; paths and checkpoints get a folder per query.
 
@@ -519,7 +519,7 @@ class Engine(Catalog):
             shared: False runs each query by itself; ``"all"`` lets queries share also where that
                 was measured to take longer: joins with conditions on their results, or aggregates.
             changed: as for ``Query.start``, of each query that has changed.
-            **as_spark: as for ``Query.start``.
+            **others: as for ``Query.start``.
 
         Returns:
             A run for each query, in the order in which they were made.
@@ -532,7 +532,7 @@ class Engine(Catalog):
             checked_text("path of the sinks", path)
         if checkpoint is not None:
             folder_of("checkpoint", checkpoint)
-        trigger = trigger_text(trigger, as_spark)
+        trigger = trigger_text(trigger, others)
         starts = [
             Start(
                 query,
@@ -542,6 +542,7 @@ class Engine(Catalog):
                 options,
                 trigger=trigger,
                 changed=checked_changed(changed),
+                others=of_sink(others),
             )
             for name, query in self.queries.items()
         ]

@@ -30,7 +30,7 @@ from eddyline.spark.run.job import Job, SinkOutlet, settings_of
 from eddyline.spark.run.run import Run
 from eddyline.spark.session import check_is_classic, is_on
 from eddyline.spark.sinks.sinks import folder_of, sink_of
-from eddyline.spark.starting import SparkTrigger, trigger_text
+from eddyline.spark.starting import Others, of_sink, trigger_text
 from eddyline.spark.system import check_not_own, own_feed
 from eddyline.sql.parsing import on_one_line
 
@@ -53,7 +53,7 @@ RENAME = "engine.query(…, name='…')"
 """Advice on giving a query another name."""
 
 
-class Starting(SparkTrigger, total=False):
+class Starting(Others, total=False):
     """How a query is started, beside the sink; see ``Query.start``."""
 
     path: str | Path
@@ -271,7 +271,7 @@ class Query:
         trigger: str | None = None,
         state: str | None = None,
         changed: Changed | None = None,
-        **as_spark: Unpack[SparkTrigger],
+        **others: Unpack[Others],
     ) -> Run:
         """Start the query.
 
@@ -290,8 +290,8 @@ class Query:
             changed: how the query goes on if it is not the one that began the checkpoint.
                 ``keep_state`` keeps the state, if it fits, and ``reset`` empties it. The query goes
                 on after the last batch, and reads no row again. An unchanged query ignores it.
-            **as_spark: the trigger as PySpark takes it: ``availableNow=True``, ``once=True`` or
-                ``processingTime="5 seconds"``.
+            **others: what only some sinks take; and the trigger as PySpark takes it:
+                ``availableNow=True``, ``once=True`` or ``processingTime="5 seconds"``.
 
         Returns:
             The run, which behaves like a StreamingQuery.
@@ -314,9 +314,10 @@ class Query:
         if state is not None and not self.is_stateful:
             msg = f"{self.name!r} keeps no state beside its checkpoint; leave out state={state!r}"
             raise OptionError(msg, query=self.name, state=state)
-        trigger = trigger_text(trigger, as_spark)
+        trigger = trigger_text(trigger, others)
         changed = checked_changed(changed)
-        outlet = SinkOutlet(sink_of(sink, path, format, options), self.shape.schema)
+        taker = sink_of(sink, path, format, options, of_sink(others))
+        outlet = SinkOutlet(taker, self.shape.schema)
         given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
         query = self.as_before(None if given is None else stored_query(given))
         query, feeds = query._fed(given) if self.reads_system else (query, ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,13 +86,10 @@ def run_script(
     starts = []
     with deferring_interrupts() as check:
         for query, options in _made(engine, script, file, load_rules, adaptive=adaptive):
-            given = {
-                "sink": "console",
-                "trigger": trigger,
-                "changed": wanted,
-                **start_arguments(options),
-            }
-            starts.append(Start(query, **given))
+            arguments = {"sink": "console", "trigger": trigger, **start_arguments(options)}
+            known = {each.name for each in fields(Start)} & arguments.keys()
+            every = {name: arguments.pop(name) for name in known}
+            starts.append(Start(query, changed=wanted, others=arguments, **every))
             check()
         runs = start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
         try:

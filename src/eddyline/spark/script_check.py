@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.query.rules.sources import check_rule, rule_source
-from eddyline.query.script import OF_STREAMS, OF_WRITER, CreateRule, collected, read_script
+from eddyline.query.script import OF_STREAMS, SINK_MAPPINGS, CreateRule, collected, read_script
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
 from eddyline.registry import hint, unknown
@@ -138,16 +138,22 @@ def _check_rules(
 
 def start_arguments(written: Mapping[str, str]) -> dict[str, Any]:
     """Return the arguments of ``Query.start`` that a script says; others are not among them."""
-    given: dict[str, Any] = {k: v for k, v in written.items() if not k.startswith(OF_WRITER)}
-    of_writer = {k.removeprefix(OF_WRITER): v for k, v in written.items() if k not in given}
-    return {**given, "options": of_writer} if of_writer else given
+    arguments: dict[str, Any] = {}
+    for option, value in written.items():
+        start = next(filter(option.startswith, SINK_MAPPINGS), None)
+        if start is None:
+            arguments[option] = value
+        else:
+            arguments.setdefault(SINK_MAPPINGS[start], {})[option.removeprefix(start)] = value
+    return arguments
 
 
 def _check_start(what: str, written: Mapping[str, str], file: Path) -> None:
-    given = {"sink": "console", **start_arguments(written)}
+    arguments = {"sink": "console", **start_arguments(written)}
+    arguments.pop("checkpoint", None)
     try:
-        spark_trigger(given.get("trigger"))
-        check_sink(given["sink"], given.get("path"), given.get("format"), given.get("options"))
+        spark_trigger(arguments.pop("trigger", None))
+        check_sink(arguments.pop("sink"), arguments)
     except OptionError as error:
         raise OptionError(f"{file}, {what}: {error.message}", **error.facts) from error
 

@@ -1,18 +1,19 @@
 """Arguments of ``start`` that are checked without Spark: triggers and sinks, also of a script.
 
 A trigger says when a run reads what has arrived: as eddyline's text, or as PySpark's keywords. A
-sink is asked for by its name, with a path, a format and options; ``sinks.sinks`` makes it.
+sink is asked for by its name, with arguments of its own; ``sinks.sinks`` makes it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 from eddyline.errors import OptionError
 from eddyline.query.cql import micros_in
 from eddyline.query.query import check_span
+from eddyline.query.script import SINK_ARGUMENTS
 from eddyline.registry import checked_text, look_up, unknown
 
 
@@ -24,22 +25,31 @@ class SparkTrigger(TypedDict, total=False):
     processingTime: str
 
 
+class Others(SparkTrigger, total=False):
+    """Arguments of ``start`` of some sinks, and a trigger as ``DataStreamWriter`` takes it."""
+
+
 ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
 """Arguments that each way of starting queries takes."""
 
 
-def trigger_text(trigger: str | None, as_spark: SparkTrigger) -> str | None:
+def of_sink(others: Others) -> dict[str, Any]:
+    """Return the arguments of a sink among those of ``start``."""
+    names = others.keys() - SparkTrigger.__annotations__.keys()
+    return {name: value for name, value in others.items() if name in names}
+
+
+def trigger_text(trigger: str | None, others: Others) -> str | None:
     """Return the trigger as a text, whichever way it was given; None if it was not.
 
     Raises:
-        OptionError: more than one was given, or one that there is not.
+        OptionError: more than one was given.
     """
     given: dict[str, Any] = {
-        name: value for name, value in as_spark.items() if value not in (None, False)
+        name: value
+        for name, value in others.items()
+        if name in SparkTrigger.__annotations__ and value not in (None, False)
     }
-    for name in as_spark:
-        if name not in SparkTrigger.__annotations__:
-            raise OptionError(_unknown(name), got=name)
     if len(given) + (trigger is not None) > 1:
         both = ", ".join([*(["trigger"] if trigger is not None else []), *given])
         msg = f"give one trigger, got {both}"
@@ -49,13 +59,13 @@ def trigger_text(trigger: str | None, as_spark: SparkTrigger) -> str | None:
     return "available_now" if given else trigger
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, of_sink: Iterable[str]) -> str:
     if name == "name":
         return (
             "start takes no name: a run is called like its query, engine.query(…, name='…'), or "
             "its rules, el.RuleSet(…, name='…')"
         )
-    return unknown("argument of start", name, ARGUMENTS)
+    return unknown("argument of start", name, dict.fromkeys((*ARGUMENTS, *of_sink)))
 
 
 def spark_trigger(text: str | None) -> dict[str, Any]:
@@ -78,47 +88,71 @@ def spark_trigger(text: str | None) -> dict[str, Any]:
 FILES = ("parquet", "orc", "json", "csv")
 """Sinks that write files to a path; they take options of Spark's writer."""
 
-NAMES = (*FILES, "format", "memory", "console")
+NAMES = tuple(SINK_ARGUMENTS)
 """Sinks that there are without any other package."""
 
 GROUP = "eddyline.sinks"
 """Entry points by which other packages offer sinks."""
 
+_EXAMPLES = {"path": "'out/'", "format": "'delta'"}
+"""Values of arguments that errors show."""
 
-def check_sink(sink: Any, path: Any, kind: Any, options: Any) -> None:
+
+def check_sink(sink: Any, arguments: Mapping[str, Any]) -> None:
     """Check the arguments of ``sinks.sink_of``.
 
+    Args:
+        sink: its name, or a function.
+        arguments: those of ``start`` that are of the sink; None: not given.
+
     Raises:
-        OptionError: an unknown name, or a path, format or options that are missing or have no use.
+        OptionError: an unknown sink or argument, or arguments that are missing or have no use.
     """
+    values = {name: value for name, value in arguments.items() if value is not None}
+    options = values.get("options")
     if options is not None and not isinstance(options, Mapping):
         msg = f"options of a sink are a mapping such as {{'compression': 'zstd'}}, got {options!r}"
         raise OptionError(msg, options=options)
-    if not callable(sink):
-        _check_name(sink)
-    said = "a function" if callable(sink) else repr(sink)
-    if sink == "format":
-        if kind is None:
-            msg = "sink 'format' needs a format: start('format', format='delta', path='out/')"
-            raise OptionError(msg, sink=sink)
-        return
-    if kind is not None:
-        msg = f"sink {said} takes no format; write start('format', format={kind!r})"
+    needed, others = ((), ()) if callable(sink) else _arguments_of(sink)
+    shown = "a function" if callable(sink) else repr(sink)
+    if "format" in values and "format" not in needed:
+        kind = values["format"]
+        msg = f"sink {shown} takes no format; write start('format', format={kind!r})"
         raise OptionError(msg, format=kind)
-    if sink in FILES:
-        if path is None:
-            msg = f"sink {said} needs a path: start({said}, path='out/')"
+    takers = _takers()
+    for name, value in values.items():
+        if name in (*needed, *others):
+            continue
+        if name not in takers:
+            raise OptionError(_unknown(name, (*needed, *others)), got=name)
+        msg = f"sink {shown} takes no {name}, got {value!r}; sinks that do: "
+        raise OptionError(msg + ", ".join(takers[name]), **{name: value})
+    for name in needed:
+        if name not in values:
+            example = ", ".join(f"{each}={_EXAMPLES[each]}" for each in needed)
+            msg = f"sink {shown} needs a {name}: start({shown}, {example})"
             raise OptionError(msg, sink=sink)
-        return
-    for what, given in (("path", path), ("options", options)):
-        if given is not None:
-            msg = f"sink {said} takes no {what}, got {given!r}; sinks that do: {', '.join(FILES)}"
-            raise OptionError(msg, **{what: given})
 
 
-def _check_name(sink: Any) -> None:
+def _takers() -> dict[str, list[str]]:
+    """Return the sinks that take an argument, by its name."""
+    takers: dict[str, list[str]] = {}
+    for sink, (needed, others) in SINK_ARGUMENTS.items():
+        for name in (*needed, *others):
+            takers.setdefault(name, []).append(sink)
+    return takers
+
+
+def _arguments_of(sink: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the arguments that a sink needs, and those that it may take.
+
+    A sink of another package has the names of the latter in its attribute ``arguments``.
+
+    Raises:
+        OptionError: there is no such sink.
+    """
     try:
-        look_up("sink", dict.fromkeys(NAMES), sink, group=GROUP)
+        offered = look_up("sink", dict.fromkeys(NAMES), sink, group=GROUP)
     except OptionError as error:
         if not isinstance(sink, str):
             raise
@@ -127,3 +161,4 @@ def _check_name(sink: Any) -> None:
             f"start('format', format={sink!r}, path='out/')"
         )
         raise OptionError(msg, **error.facts) from None
+    return SINK_ARGUMENTS.get(sink, ((), tuple(getattr(offered, "arguments", ()))))

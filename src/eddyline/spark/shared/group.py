@@ -84,6 +84,8 @@ class Start:
     """Its own; without one, the common checkpoint's folder of its name, if there is a common."""
     trigger: str | None = None
     changed: Changed | None = None
+    others: Mapping[str, Any] | None = None
+    """Arguments that only some sinks take."""
 
     def run(self, common: str | Path | None) -> Run:
         """Start it by itself; its checkpoint is its own, or a folder of the common one."""
@@ -96,6 +98,7 @@ class Start:
             checkpoint=own,
             trigger=self.trigger,
             changed=self.changed,
+            **(self.others or {}),
         )
         return run
 
@@ -394,7 +397,7 @@ class SharedQueries:
         self.router = SinkRouter(
             member_of(
                 each.query,
-                sink_of(each.sink, each.path, each.format, each.options),
+                sink_of(each.sink, each.path, each.format, each.options, each.others),
                 scan.projections(each.query),
                 shape,
                 may_be_table=scan.may_give_table,

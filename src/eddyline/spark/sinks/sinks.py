@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ from eddyline.lane.results import BlobWriter
 from eddyline.registry import checked_text, look_up
 from eddyline.spark.analysis import table_schema, why_unknown
 from eddyline.spark.sinks.files import FileSink
-from eddyline.spark.starting import FILES, GROUP, check_sink
+from eddyline.spark.starting import GROUP, check_sink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -318,6 +318,7 @@ def sink_of(
     path: str | Path | None = None,
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> Sink:
     """Return the sink that ``start`` was asked for.
 
@@ -326,19 +327,20 @@ def sink_of(
         path: where it writes, if it writes somewhere.
         kind: name of Spark's data source, for the sink ``format``.
         options: of Spark's writer.
+        arguments: others, which only some sinks take.
 
     Raises:
-        OptionError: an unknown name, a data source that Spark does not know, or a path, format or
-            options that are missing or have no use.
+        OptionError: an unknown name, a data source that Spark does not know, or arguments that are
+            missing or have no use.
     """
-    check_sink(sink, path, kind, options)
+    every = {"path": path, "options": options, **(arguments or {})}
+    check_sink(sink, {"format": kind, **every})
     if callable(sink):
         return CallableSink(sink)
     if kind is not None:
         return FormatSink(kind, path, options)
-    made = look_up("sink", SINKS, sink, group=GROUP)
-    found: Sink = made(path, options) if sink in FILES else made()
-    return found
+    taken = {name: value for name, value in every.items() if value is not None}
+    return cast("Sink", look_up("sink", SINKS, sink, group=GROUP)(**taken))
 
 
 def folder_of(what: str, path: str | Path) -> Path:

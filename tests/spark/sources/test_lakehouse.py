@@ -1,0 +1,65 @@
+"""Tables with a log as streams and tables of Spark's."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import eddyline as el
+from eddyline.spark.sources.data_source import register, stream_of, table_of
+from tests.sources.test_delta import EVERY, added
+
+pytestmark = pytest.mark.spark
+
+
+def run_query(engine, query, folder, **how):
+    run = query.start(
+        "parquet",
+        path=folder / "out",
+        checkpoint=folder / "ckpt",
+        trigger="available_now",
+        **how,
+    )
+    assert run.await_termination(120)
+    return run
+
+
+def test_a_delta_table_is_read_as_spark_reads_its_files(spark, tmp_path):
+    write_deltalake(tmp_path / "t", EVERY)
+    mine = table_of(spark, el.delta(tmp_path / "t"))
+    theirs = spark.read.parquet(str(tmp_path / "t"))
+    assert mine.schema == theirs.schema
+    assert mine.toArrow() == theirs.toArrow()
+
+
+@pytest.mark.large("reads by five jobs of Python workers")
+def test_a_table_is_read_at_a_version(spark, tmp_path):
+    added(tmp_path, range(3))
+    added(tmp_path, range(3, 5))
+    source = el.delta(tmp_path)
+    assert table_of(spark, source, {"version": 0}).count() == 3
+    assert table_of(spark, source).count() == 5
+    register(spark)
+    assert spark.read.format("eddyline_delta").option("path", str(tmp_path)).load().count() == 5
+
+
+@pytest.mark.large("starts a query three times")
+def test_a_query_goes_on_where_it_stopped(spark, tmp_path):
+    """A compaction between two runs brings no row again; batches have at most so many rows."""
+    table = tmp_path / "table"
+    added(table, range(4))
+    engine = el.Engine(spark)
+    source = el.delta(table, max_per_batch=2)
+    engine.stream("s", stream_of(spark, source))
+    query = engine.query("SELECT id, p FROM s WHERE id <> 2", name="q")
+    run_query(engine, query, tmp_path)
+    DeltaTable(table).optimize.compact()
+    added(table, range(4, 9))
+    run_query(engine, query, tmp_path)
+    run_query(engine, query, tmp_path)
+    out = spark.read.parquet(str(tmp_path / "out")).toArrow().sort_by("id").to_pydict()
+    assert out["id"] == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert out["p"] == [f"p {i % 2}" for i in out["id"]]
+    sizes = [pa.parquet.read_metadata(file).num_rows for file in (tmp_path / "out").glob("batch*")]
+    assert max(sizes) <= 3
