@@ -151,13 +151,21 @@ SINK_ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "format": (("format",), ("path", "options")),
     "memory": ((), ()),
     "console": ((), ()),
+    "kafka": (("servers", "topic"), ("key", "value", "tasks", "timeout", "settings")),
 }
 """Arguments of ``Query.start`` by sink: those that it needs, and those that it may take."""
 
-SINK_MAPPINGS = {"option.": "options"}
+SINK_MAPPINGS = {"option.": "options", "setting.": "settings"}
 """Starts of names of options in WITH, and the argument that has these options by name."""
 
-QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
+_OF_SINKS = dict.fromkeys(
+    name for needed, others in SINK_ARGUMENTS.values() for name in (*needed, *others)
+)
+QUERY_OPTIONS = (
+    "sink",
+    *(name for name in _OF_SINKS if name not in SINK_MAPPINGS.values()),
+    *("checkpoint", "trigger"),
+)
 """Options of a query in WITH: arguments of ``Query.start``."""
 
 OF_STREAMS = ("time", "lateness", "key")

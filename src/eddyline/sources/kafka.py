@@ -311,8 +311,8 @@ class Kafka(Source):
 
     def _offsets(self, partitions: Mapping[str, Sequence[int]], where: str | int) -> Offset:
         """Return an offset of each partition: the first, the end, or that of an instant (ms)."""
-        client, admin_client = _client("confluent_kafka"), _client("confluent_kafka.admin")
-        spec = admin_client.OffsetSpec
+        client = client_package("confluent_kafka")
+        spec = client_package("confluent_kafka.admin").OffsetSpec
         if where == EARLIEST:
             wanted = spec.earliest()
         elif where == LATEST:
@@ -346,7 +346,7 @@ class Kafka(Source):
         Raises:
             SourceError: it does not answer.
         """
-        client = _client("confluent_kafka")
+        client = client_package("confluent_kafka")
         deadline = time.monotonic() + self.timeout_s
         while True:
             left_s = max(0.5, min(deadline - time.monotonic(), 30.0))
@@ -358,7 +358,7 @@ class Kafka(Source):
                 time.sleep(min(1.0, left_s))
 
     def _away(self, error: Exception) -> SourceError:
-        reason = _reason(error)
+        reason = reason_in(error)
         msg = (
             f"Kafka at {self.servers} does not answer: {reason}. See that servers= is right and "
             f"that the broker can be reached; a longer timeout= waits longer than "
@@ -543,8 +543,13 @@ _CLIENTS: dict[str, tuple[Any, Any]] = {}
 """By what it is for: the settings and the client of this process."""
 
 
-def _client(module: str) -> Any:
-    return package(module, ("a source of Kafka", "kafka"))
+def client_package(module: str) -> Any:
+    """Return a module of the client's package.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    return package(module, ("Kafka", "kafka"))
 
 
 def _kept(role: str, settings: dict[str, Any], make: Callable[[], Any]) -> Any:
@@ -555,12 +560,12 @@ def _kept(role: str, settings: dict[str, Any], make: Callable[[], Any]) -> Any:
 
 def _admin(settings: dict[str, Any]) -> Any:
     def make() -> Any:
-        return _opened(_client("confluent_kafka.admin").AdminClient, settings)
+        return opened(client_package("confluent_kafka.admin").AdminClient, settings)
 
     return _kept("admin", settings, make)
 
 
-def _opened(make: Callable[..., Any], settings: dict[str, Any]) -> Any:
+def opened(make: Callable[..., Any], settings: dict[str, Any]) -> Any:
     """Return a client.
 
     Raises:
@@ -568,8 +573,8 @@ def _opened(make: Callable[..., Any], settings: dict[str, Any]) -> Any:
     """
     try:
         return make(settings, logger=_QUIET)
-    except _client("confluent_kafka").KafkaException as error:
-        msg = f"settings of Kafka: {_reason(error)}"
+    except client_package("confluent_kafka").KafkaException as error:
+        msg = f"settings of Kafka: {reason_in(error)}"
         raise OptionError(msg) from None
 
 
@@ -583,7 +588,7 @@ class _PartitionReader:
     """Reads ranges of partitions in one process, one range after the other."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        client = _client("confluent_kafka")
+        client = client_package("confluent_kafka")
         defaults = {
             "group.id": "eddyline",
             "enable.auto.commit": False,
@@ -596,7 +601,7 @@ class _PartitionReader:
             "queued.max.messages.kbytes": 65_536,
         }
         self._client = client
-        self._consumer = _opened(client.Consumer, {**defaults, **settings})
+        self._consumer = opened(client.Consumer, {**defaults, **settings})
         self._place: tuple[str, int, int] | None = None
         self._ahead: list[Any] = []
         """Records after the last range that the client has handed out."""
@@ -683,7 +688,8 @@ def _is_final(error: Exception) -> bool:
     }
 
 
-def _reason(error: Exception) -> str:
+def reason_in(error: Exception) -> str:
+    """Return the words of an error of the client."""
     cause = error.args[0] if error.args else error
     return str(getattr(cause, "str", lambda: cause)())
 

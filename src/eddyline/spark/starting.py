@@ -7,7 +7,7 @@ sink is asked for by its name, with arguments of its own; ``sinks.sinks`` makes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from eddyline.errors import OptionError
@@ -27,6 +27,14 @@ class SparkTrigger(TypedDict, total=False):
 
 class Others(SparkTrigger, total=False):
     """Arguments of ``start`` of some sinks, and a trigger as ``DataStreamWriter`` takes it."""
+
+    servers: str
+    topic: str
+    key: str | Sequence[str]
+    value: str
+    tasks: int
+    timeout: str
+    settings: Mapping[str, Any]
 
 
 ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
@@ -94,7 +102,12 @@ NAMES = tuple(SINK_ARGUMENTS)
 GROUP = "eddyline.sinks"
 """Entry points by which other packages offer sinks."""
 
-_EXAMPLES = {"path": "'out/'", "format": "'delta'"}
+_EXAMPLES = {
+    "path": "'out/'",
+    "format": "'delta'",
+    "servers": "'host:9092'",
+    "topic": "'results'",
+}
 """Values of arguments that errors show."""
 
 
@@ -130,7 +143,8 @@ def check_sink(sink: Any, arguments: Mapping[str, Any]) -> None:
     for name in needed:
         if name not in values:
             example = ", ".join(f"{each}={_EXAMPLES[each]}" for each in needed)
-            msg = f"sink {shown} needs a {name}: start({shown}, {example})"
+            article = "" if name.endswith("s") else "a "
+            msg = f"sink {shown} needs {article}{name}: start({shown}, {example})"
             raise OptionError(msg, sink=sink)
 
 

@@ -24,6 +24,7 @@ from eddyline.lane.results import BlobWriter
 from eddyline.registry import checked_text, look_up
 from eddyline.spark.analysis import table_schema, why_unknown
 from eddyline.spark.sinks.files import FileSink
+from eddyline.spark.sinks.kafka import KafkaSink
 from eddyline.spark.starting import GROUP, check_sink
 
 if TYPE_CHECKING:
@@ -309,6 +310,7 @@ SINKS: dict[str, Any] = {
     "format": FormatSink,
     "memory": MemorySink,
     "console": ConsoleSink,
+    "kafka": KafkaSink,
 }
 """Sinks by name."""
 
@@ -319,6 +321,7 @@ def sink_of(
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
+    query: str = "",
 ) -> Sink:
     """Return the sink that ``start`` was asked for.
 
@@ -328,6 +331,7 @@ def sink_of(
         kind: name of Spark's data source, for the sink ``format``.
         options: of Spark's writer.
         arguments: others, which only some sinks take.
+        query: name of the query, which sinks need that keep a note of each batch.
 
     Raises:
         OptionError: an unknown name, a data source that Spark does not know, or arguments that are
@@ -340,7 +344,10 @@ def sink_of(
     if kind is not None:
         return FormatSink(kind, path, options)
     taken = {name: value for name, value in every.items() if value is not None}
-    return cast("Sink", look_up("sink", SINKS, sink, group=GROUP)(**taken))
+    taker = look_up("sink", SINKS, sink, group=GROUP)(**taken)
+    if hasattr(taker, "query"):
+        taker.query = query
+    return cast("Sink", taker)
 
 
 def folder_of(what: str, path: str | Path) -> Path:
