@@ -200,6 +200,7 @@ class Kafka(Source):
     def latest(self, start: Offset | None, most_rows: int | None, until: Offset | None) -> Offset:
         """Return how far a batch may read."""
         ends = self._offsets(self._partitions(), LATEST)
+        self.newest_offset = {topic: dict(partitions) for topic, partitions in ends.items()}
         before = start or {}
         for topic in before:
             if topic not in ends:

@@ -23,7 +23,7 @@ from eddyline.errors import SourceError
 from eddyline.runtime.records import Numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from eddyline.sources.source import Source
 
@@ -150,6 +150,17 @@ def rejected_lines(record: RejectedRecord) -> tuple[str, ...]:
         return ()
     stream = record.component.removeprefix(COMPONENT)
     return (f"{stream}: {record.n_rejected:,} rejected; run.rejected({stream!r}) has them",)
+
+
+def rejected_notes(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return how many values each stream has rejected in the life of a query, in words."""
+    return tuple(
+        f"{n_rejected:,} values of {stream} could not be read; run.rejected({stream!r}) has the "
+        f"newest"
+        for stream, n_rejected in (
+            (component.removeprefix(COMPONENT), count) for component, count in counts.items()
+        )
+    )
 
 
 COMPONENT = "source "

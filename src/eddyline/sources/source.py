@@ -50,6 +50,8 @@ class Source(ABC):
     """Whether it can reject values; see ``rejected``."""
     rejected_to: str | None = None
     """The folder of values that a task rejects; None: there is none."""
+    newest_offset: Offset | None = None
+    """The newest offset that ``latest`` has seen, without its limits; None: not asked yet."""
     function: Any = None
     """A function of the user's that reads values; None: the options say how."""
 

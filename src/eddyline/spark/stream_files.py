@@ -244,13 +244,18 @@ def paths_of(stream: DataFrame) -> list[str]:
 
 def _readers(stream: DataFrame) -> Iterator[Any]:
     """Yield the readers of all streams that a DataFrame reads."""
+    return (node.dataSource() for node in nodes_of(stream, "StreamingRelation"))
+
+
+def nodes_of(stream: DataFrame, kind: str) -> Iterator[Any]:
+    """Yield the steps of a kind in the plan of a DataFrame."""
     plan: Any = getattr(stream, "_jdf", None)  # Spark Connect has none
     todo = [] if plan is None else [plan.queryExecution().analyzed()]
     while todo:
         node = todo.pop()
         todo.extend(each_of(node.children()))
-        if kind_of(node) == "StreamingRelation":
-            yield node.dataSource()
+        if kind_of(node) == kind:
+            yield node
 
 
 def option_names(options: Any) -> set[str]:
@@ -356,6 +361,9 @@ MOST_S = 0.2
 CHOOSING = {"pathglobfilter", "modifiedbefore", "modifiedafter", "maxfileage", "latestfirst"}
 """Options by which a stream leaves files of its folder out."""
 
+KAFKA = "eddyline_kafka"
+"""The name by which Spark knows Kafka as eddyline reads it."""
+
 _FILES = "FileStreamSource["
 
 
@@ -380,8 +388,14 @@ def backlog_of(
             log = checkpoint / "sources" / str(number)
             found.append(_of_files(source, stream, log, counted))
         else:
-            found.append(of_offsets(source))
+            found.append(of_offsets(source, counts_rows=_counts_rows(stream)))
     return whole(found)
+
+
+def _counts_rows(stream: DataFrame) -> bool:
+    """Return whether every source in Python that a stream reads is Kafka's of eddyline."""
+    names = [str(node.sourceName()) for node in nodes_of(stream, "StreamingRelationV2")]
+    return bool(names) and set(names) <= {KAFKA, "kafka"}
 
 
 def _decoded(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -395,11 +409,15 @@ def _decoded(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def of_offsets(source: Mapping[str, Any]) -> Backlog:
+def of_offsets(source: Mapping[str, Any], *, counts_rows: bool = False) -> Backlog:
     """Return the backlog of a source by the offsets that Spark tells.
 
     Offsets of Kafka count rows. Of any other source Spark does not say what they count, so its
     backlog is known where nothing is left.
+
+    Args:
+        source: what Spark tells.
+        counts_rows: whether a source in Python is one of Kafka.
 
     >>> source = {"description": "KafkaV2[Subscribe[t]]", "latestOffset": {"t": {"0": 9, "1": 5}}}
     >>> of_offsets(source | {"endOffset": {"t": {"0": 7, "1": 5}}}).n_rows
@@ -410,7 +428,8 @@ def of_offsets(source: Mapping[str, Any]) -> Backlog:
         return Backlog(why="its source does not tell how far its input goes")
     if end == latest:
         return Backlog(0)
-    if str(source["description"]).startswith("Kafka"):
+    description = str(source["description"])
+    if description.startswith("Kafka") or (counts_rows and "PythonMicroBatchStream" in description):
         with suppress(AttributeError, TypeError):
             return Backlog(
                 sum(

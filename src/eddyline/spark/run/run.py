@@ -42,7 +42,7 @@ from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, writ
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History
 from eddyline.sources.rejected import FOLDER as REJECTED
-from eddyline.sources.rejected import PROPERTY, RejectedValues
+from eddyline.sources.rejected import PROPERTY, RejectedValues, rejected_notes
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
@@ -487,19 +487,7 @@ class Run(RunFace):
         return keepers[inputs[0]].late_rows(inputs[0])
 
     def rejected(self, name: str) -> pa.Table:
-        """Return the newest values that a stream could not read, such as broken JSON.
-
-        Args:
-            name: the stream, as the engine calls it.
-
-        Returns:
-            Batch, topic, partition and offset of each value, the reason, its first bytes as text,
-            and ``n_records``: of records that were gone before they were read, how many. A stream
-            keeps its newest 10,000 values; metrics count all.
-
-        Raises:
-            QueryError: no source of the run rejects values, or none has the name.
-        """
+        """Return the newest values that a stream could not read; see ``RunFace.rejected``."""
         names = rejecting_streams(self.source)
         if name not in names:
             raise QueryError(unknown("stream that rejects values", name, names), name=name)
@@ -509,7 +497,10 @@ class Run(RunFace):
         """Return the explanation of the run."""
         found = self.chain.describe(History(tuple(self.records), self.decisions))
         by_tasks = (BY_TASKS,) if self.outlet.by_tasks else ()
-        return arranged([*found, *self.steering.sections(), *notes((*self.notes, *by_tasks))])
+        rejects = rejected_notes(self._snapshot.counters.n_rejected)
+        return arranged(
+            [*found, *self.steering.sections(), *notes((*self.notes, *by_tasks, *rejects))]
+        )
 
     @property
     def records(self) -> list[BatchRecord]:

@@ -28,7 +28,7 @@ from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
 from eddyline.sources.rejected import PROPERTY
 from eddyline.spark.analysis import is_known, reason_of
-from eddyline.spark.stream_files import each_of, kind_of
+from eddyline.spark.stream_files import nodes_of
 
 try:  # PySpark 4.1 has neither
     from pyspark.sql.streaming.datasource import (
@@ -184,13 +184,8 @@ def table_of(spark: SparkSession, source: Source, version: Offset | None = None)
 
 def rejecting_streams(stream: DataFrame) -> list[str]:
     """Return the names of streams of an engine, read by a DataFrame, that can reject values."""
-    names, todo = [], [stream._jdf.queryExecution().analyzed()]
-    while todo:
-        node = todo.pop()
-        todo.extend(each_of(node.children()))
-        if kind_of(node) == "StreamingRelationV2" and node.extraOptions().containsKey(STREAM):
-            names.append(str(node.extraOptions().get(STREAM)))
-    return sorted(set(names))
+    options = [node.extraOptions() for node in nodes_of(stream, "StreamingRelationV2")]
+    return sorted({str(texts.get(STREAM)) for texts in options if texts.containsKey(STREAM)})
 
 
 def _folder_of_batch(stream: str) -> str | None:
@@ -246,6 +241,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         """Return how far the next batch reads."""
         return self._source.latest(start, getattr(limit, "max_rows", None), self._until)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest offset that there is."""
+        return self._source.newest_offset
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the splits of a batch."""
