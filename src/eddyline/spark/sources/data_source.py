@@ -62,6 +62,20 @@ HIDDEN = "__hidden"
 """The option with what no plan shows, pickled: settings with secrets, and the user's function."""
 
 
+FIRST = "__first"
+"""The key in the end of the first batch that has its start."""
+
+
+def plain_offset(offset: Offset) -> Offset:
+    """Return an offset as the source knows it."""
+    return {name: value for name, value in offset.items() if name != FIRST}
+
+
+def offsets_of_batch(start: Offset, end: Offset) -> tuple[Offset, Offset]:
+    """Return the two offsets of a batch as the source knows them."""
+    return plain_offset(end.get(FIRST, start)), plain_offset(end)
+
+
 class _Partition(InputPartition):
     """A split."""
 
@@ -217,17 +231,23 @@ class TableReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream from offset to offset."""
+    """Reads a stream from offset to offset.
+
+    Spark writes the end of each batch into its checkpoint, but asks for the initial offset again
+    when the first batch runs again. So the end of the first batch carries its start (``FIRST``).
+    """
 
     def __init__(self, source: Source, schema: StructType, stream: str | None) -> None:
         self._source = source
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._stream = stream
         self._until: Offset | None = None
+        self._initial: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query starts."""
-        return self._source.initial()
+        self._initial = self._source.initial()
+        return self._initial
 
     def getDefaultReadLimit(self) -> Any:
         """Return the most rows of a batch."""
@@ -240,7 +260,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         """Return how far the next batch reads."""
-        return self._source.latest(start, getattr(limit, "max_rows", None), self._until)
+        before = self._initial if start is None else plain_offset(start)
+        end = self._source.latest(before, getattr(limit, "max_rows", None), self._until)
+        if end == before:
+            return end if start is None else dict(start)
+        return {**end, FIRST: before} if before == self._initial else end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the newest offset that there is."""
@@ -248,7 +272,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the splits of a batch."""
-        return [_Partition(split) for split in self._source.splits(start, end)]
+        first, last = offsets_of_batch(start, end)
+        return [_Partition(split) for split in self._source.splits(first, last)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
