@@ -128,6 +128,13 @@ class Source(ABC):
             SourceError: they cannot be read.
         """
 
+    def plain_files(self, start: Offset, end: Offset) -> Sequence[str] | None:  # noqa: ARG002
+        """Return the Parquet files of this machine whose rows are those between two offsets.
+
+        None: there are other rows, or columns are not those of the files.
+        """
+        return None
+
     @property
     def most_rows(self) -> int | None:
         """Most rows of a batch, by its options; None: no limit."""

@@ -59,9 +59,8 @@ from eddyline.spark.session import (
     local_property,
 )
 from eddyline.spark.sinks.files import file_system, uri_of
-from eddyline.spark.sources.data_source import rejecting_streams
 from eddyline.spark.starting import spark_trigger
-from eddyline.spark.stream_files import FileStream, backlog_of
+from eddyline.spark.stream_files import FileStream, backlog_of, rejecting_streams
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:

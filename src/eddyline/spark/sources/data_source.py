@@ -8,8 +8,7 @@ runs readers in Python processes of its own, so this module must not keep state 
 from __future__ import annotations
 
 import json
-import pickle
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -28,7 +27,16 @@ from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
 from eddyline.sources.rejected import PROPERTY
 from eddyline.spark.analysis import is_known, reason_of
-from eddyline.spark.stream_files import nodes_of
+from eddyline.spark.sources.kept import (
+    FIRST,
+    HIDDEN,
+    PREFIX,
+    STREAM,
+    VERSION,
+    offsets_of_batch,
+    plain_offset,
+    read_options,
+)
 
 try:  # PySpark 4.1 has neither
     from pyspark.sql.streaming.datasource import (
@@ -49,32 +57,6 @@ if TYPE_CHECKING:
 
     from eddyline.sources.source import Offset, Source
 
-PREFIX = "eddyline_"
-"""Start of the names of data sources."""
-
-VERSION = "__version"
-"""The option with the version of a table, as JSON."""
-
-STREAM = "__stream"
-"""The option with the name of the stream in its engine."""
-
-HIDDEN = "__hidden"
-"""The option with what no plan shows, pickled: settings with secrets, and the user's function."""
-
-
-FIRST = "__first"
-"""The key in the end of the first batch that has its start."""
-
-
-def plain_offset(offset: Offset) -> Offset:
-    """Return an offset as the source knows it."""
-    return {name: value for name, value in offset.items() if name != FIRST}
-
-
-def offsets_of_batch(start: Offset, end: Offset) -> tuple[Offset, Offset]:
-    """Return the two offsets of a batch as the source knows them."""
-    return plain_offset(end.get(FIRST, start)), plain_offset(end)
-
 
 class _Partition(InputPartition):
     """A split."""
@@ -88,11 +70,8 @@ class SourceOfSpark(DataSource):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         texts = {str(name).lower(): str(value) for name, value in dict(options).items()}
-        self.version = texts.pop(VERSION, None)
-        self.stream = texts.pop(STREAM, None)
-        hidden = texts.pop(HIDDEN, None)
-        settings, function = ({}, None) if hidden is None else pickle.loads(b64decode(hidden))
-        self.source = source_of(self.kind, {**texts, **settings}, function)
+        self.version, self.stream = texts.get(VERSION), texts.get(STREAM)
+        self.source = read_options(self.kind, texts)
 
     @classmethod
     def name(cls) -> str:
@@ -194,12 +173,6 @@ def table_of(spark: SparkSession, source: Source, version: Offset | None = None)
     text = json.dumps(source.version() if version is None else version)
     reader = spark.read.format(PREFIX + source.kind).options(**_options(spark, source))
     return reader.option(VERSION, text).load()
-
-
-def rejecting_streams(stream: DataFrame) -> list[str]:
-    """Return the names of streams of an engine, read by a DataFrame, that can reject values."""
-    options = [node.extraOptions() for node in nodes_of(stream, "StreamingRelationV2")]
-    return sorted({str(texts.get(STREAM)) for texts in options if texts.containsKey(STREAM)})
 
 
 def _folder_of_batch(stream: str) -> str | None:
