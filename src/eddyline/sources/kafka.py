@@ -58,7 +58,7 @@ EARLIEST, LATEST = "earliest", "latest"
 READ_AT_ONCE = 10_000
 """Records that a task takes from the client at once."""
 
-SPLIT_RECORDS = 50_000
+SPLIT_RECORDS = 200_000
 """Fewest records of a range that is worth a task of its own."""
 
 MOST_SPLITS = 64
@@ -598,7 +598,8 @@ class _PartitionReader:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
-            "queued.min.messages": 2 * READ_AT_ONCE,
+            "fetch.queue.backoff.ms": 5,
+            "queued.min.messages": 10 * READ_AT_ONCE,
             "queued.max.messages.kbytes": 65_536,
         }
         self._client = client
