@@ -64,6 +64,7 @@ CONTENTS = {
         "docs/models",
         "docs/change_detection",
         "docs/evidence",
+        "docs/kafka",
         "docs/lane",
     ],
     "Running it": [
