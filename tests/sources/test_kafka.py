@@ -482,7 +482,7 @@ class NeverAssigned:
     """A consumer that is assigned no other partition."""
 
     def __init__(self, inner):
-        self.consume, self.resume, self.pause = inner.consume, inner.resume, inner.pause
+        self.consume = inner.consume
 
 
 def test_a_process_that_forks_reads_in_both(broker, long_topic):
@@ -593,17 +593,10 @@ class Client:
         (place,) = places
         self.place = [place.partition, place.offset]
 
-    def resume(self, _):
-        self.is_paused = False
-
-    def pause(self, _):
-        self.is_paused = True
-
     def list_topics(self, *_, **__):
         return None
 
     def consume(self, most, _):
-        assert not self.is_paused
         if self.code is not None:
             return [Message(0, self.code)]
         self.n_asked += 1

@@ -684,8 +684,9 @@ class _PartitionReader:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            # A fetch that waits for records keeps the next partition waiting.
-            "fetch.wait.max.ms": 5,
+            # A fetch that waits for records keeps the next partition waiting. To pause partitions
+            # would spare the fetches of idle workers, but to resume them takes up to a second.
+            "fetch.wait.max.ms": 10,
             "queued.min.messages": 2 * READ_AT_ONCE,
             "queued.max.messages.kbytes": 65_536,
         }
@@ -704,20 +705,15 @@ class _PartitionReader:
         Raises:
             SourceError: records are gone, or the broker does not answer.
         """
-        place = self._client.TopicPartition(split.topic, split.partition, split.first)
         ahead: list[Any] = []
         if self._place == (split.topic, split.partition, split.first):
             ahead = self._ahead
         else:
             self._get_to_know(split)
+            place = self._client.TopicPartition(split.topic, split.partition, split.first)
             self._consumer.assign([place])
         self._place, self._ahead = None, []
-        self._consumer.resume([place])
-        try:
-            yield from self._read(split, ahead)
-        finally:
-            # A worker without a task asks the broker for nothing.
-            self._consumer.pause([place])
+        yield from self._read(split, ahead)
         self._place = (split.topic, split.partition, split.end)
 
     def _get_to_know(self, split: Range) -> None:
