@@ -11,7 +11,6 @@ import json
 from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
@@ -25,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
-from eddyline.sources.rejected import PROPERTY
+from eddyline.sources.rejected import PROPERTY, file_name
 from eddyline.spark.analysis import is_known, reason_of
 from eddyline.spark.sources.kept import (
     FIRST,
@@ -186,7 +185,7 @@ def _folder_of_batch(stream: str) -> str | None:
     if task is None or not folder:
         return None
     batch = task.getLocalProperty("streaming.sql.batchId")
-    return str(Path(folder) / quote(stream, safe="") / str(batch))
+    return str(Path(folder) / file_name(stream) / str(batch))
 
 
 class TableReader(DataSourceReader):
