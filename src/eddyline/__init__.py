@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules.rule import Rule
     from eddyline.report.metrics import prometheus_text
     from eddyline.sources.delta import delta
+    from eddyline.sources.iceberg import iceberg
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
     from eddyline.spark.filters.conjunction import all_of
@@ -35,6 +36,7 @@ _ON_USE = {
     "delta": "eddyline.sources.delta",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
+    "iceberg": "eddyline.sources.iceberg",
     "models": "eddyline.models",
     "prometheus_text": "eddyline.report.metrics",
     "session": "eddyline.spark.session",
@@ -54,6 +56,7 @@ __all__ = [
     "delta",
     "detector",
     "detector_bank",
+    "iceberg",
     "models",
     "predicate",
     "prometheus_text",

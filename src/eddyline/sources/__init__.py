@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from eddyline.registry import look_up
 from eddyline.sources.delta import Delta
+from eddyline.sources.iceberg import Iceberg
 from eddyline.sources.source import Source
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 SOURCES: dict[str, type[Source]] = {
     "delta": Delta,
+    "iceberg": Iceberg,
 }
 """Sources by name."""
 
