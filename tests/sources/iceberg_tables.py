@@ -43,13 +43,15 @@ def compact(table):
     table.append(rows)  # the new files are taken from here
     both = {task.file.file_path: task.file for task in table.scan().plan_files()}
     table.manage_snapshots().rollback_to_snapshot(before).commit()
-    with table.transaction() as transaction:
-        with Replacing(Operation.OVERWRITE, transaction, table.io) as replacing:
-            for path, file in both.items():
-                if path in files:
-                    replacing.delete_data_file(file)
-                else:
-                    replacing.append_data_file(file)
+    with (
+        table.transaction() as transaction,
+        Replacing(Operation.OVERWRITE, transaction, table.io) as replacing,
+    ):
+        for path, file in both.items():
+            if path in files:
+                replacing.delete_data_file(file)
+            else:
+                replacing.append_data_file(file)
     table.refresh()
 
 

@@ -149,15 +149,20 @@ SINK_ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "json": (("path",), ("options",)),
     "csv": (("path",), ("options",)),
     "format": (("format",), ("path", "options")),
+    "delta": (("path",), ("storage", "mode", "on", "newest_by", "partition_by")),
+    "iceberg": (("table", "catalog"), ("mode", "on", "newest_by", "partition_by")),
     "memory": ((), ()),
     "console": ((), ()),
 }
 """Arguments of ``Query.start`` by sink: those that it needs, and those that it may take."""
 
-SINK_MAPPINGS = {"option.": "options"}
+SINK_MAPPINGS = {"option.": "options", "catalog.": "catalog", "storage.": "storage"}
 """Starts of names of options in WITH, and the argument that has these options by name."""
 
-QUERY_OPTIONS = ("sink", "path", "format", "checkpoint", "trigger")
+QUERY_OPTIONS = (
+    *("sink", "path", "format", "checkpoint", "trigger"),
+    *("table", "catalog", "mode", "on", "newest_by", "partition_by"),
+)
 """Options of a query in WITH: arguments of ``Query.start``."""
 
 OF_STREAMS = ("time", "lateness", "key")

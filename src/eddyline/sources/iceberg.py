@@ -182,7 +182,7 @@ class Iceberg(VersionedSource):
         from eddyline.sql.parsing import quoted  # noqa: PLC0415 - workers need no parser
 
         columns = []
-        for field in self._table(is_new=True).schema().fields:
+        for field in self.loaded(is_new=True).schema().fields:
             try:
                 columns.append(f"{quoted(field.name)} {_ddl(field.field_type)}")
             except KeyError as error:
@@ -196,7 +196,7 @@ class Iceberg(VersionedSource):
 
     def newest(self) -> int | None:
         """Return the newest snapshot."""
-        snapshot = self._table(is_new=True).current_snapshot()
+        snapshot = self.loaded(is_new=True).current_snapshot()
         return None if snapshot is None else int(snapshot.snapshot_id)
 
     def oldest(self) -> int | None:
@@ -252,10 +252,10 @@ class Iceberg(VersionedSource):
             return Change(())
         added, is_rewrite = [], operation == "delete"
         with self._asking(version):
-            for listed in snapshot.manifests(self._table().io):
+            for listed in snapshot.manifests(self.loaded().io):
                 if listed.added_snapshot_id != version:
                     continue
-                for entry in listed.fetch_manifest_entry(self._table().io, discard_deleted=False):
+                for entry in listed.fetch_manifest_entry(self.loaded().io, discard_deleted=False):
                     if entry.snapshot_id != version:
                         continue
                     is_data = entry.data_file.content == manifest.DataFileContent.DATA
@@ -273,7 +273,7 @@ class Iceberg(VersionedSource):
             return ()
         self._snapshot(version)
         with self._asking(version):
-            tasks = self._table().scan(snapshot_id=version).plan_files()
+            tasks = self.loaded().scan(snapshot_id=version).plan_files()
             return tuple(sorted(tasks, key=lambda task: str(task.file.file_path)))
 
     def size(self, file: Any) -> tuple[int | None, int]:
@@ -282,10 +282,7 @@ class Iceberg(VersionedSource):
 
     def split(self, version: int | None, parts: tuple[Part, ...]) -> IcebergSplit:  # noqa: ARG002
         """Return what a task needs to read some files: the columns are those of now."""
-        table = self._table()
-        few: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}}
-        metadata = table.metadata.model_copy(update=few)
-        return IcebergSplit(dict(table.io.properties), metadata, parts)
+        return IcebergSplit(*for_tasks(self.loaded()), parts)
 
     # -- rows -------------------------------------------------------------------------------------
 
@@ -328,7 +325,7 @@ class Iceberg(VersionedSource):
     def _asking(self, version: int | None = None) -> Any:
         return asking(self.where, table=self.table, version=version)
 
-    def _table(self, *, is_new: bool = False) -> Any:
+    def loaded(self, *, is_new: bool = False) -> Any:
         """Return the table, as the catalog has it now or had it when it was asked last.
 
         Raises:
@@ -348,8 +345,8 @@ class Iceberg(VersionedSource):
         Raises:
             SourceError: it has expired.
         """
-        snapshot = self._table().snapshot_by_id(version)
-        snapshot = snapshot or self._table(is_new=True).snapshot_by_id(version)
+        snapshot = self.loaded().snapshot_by_id(version)
+        snapshot = snapshot or self.loaded(is_new=True).snapshot_by_id(version)
         if snapshot is None:
             msg = (
                 f"snapshot {version} of {self.where} has expired; begin a query with another "
@@ -364,7 +361,13 @@ class Iceberg(VersionedSource):
         while snapshot is not None:
             yield snapshot
             parent = snapshot.parent_snapshot_id
-            snapshot = None if parent is None else self._table().snapshot_by_id(parent)
+            snapshot = None if parent is None else self.loaded().snapshot_by_id(parent)
+
+
+def for_tasks(table: Any) -> tuple[dict[str, str], Any]:
+    """Return what a task needs of a table: properties of its storage, metadata without history."""
+    few: dict[str, Any] = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}}
+    return dict(table.io.properties), table.metadata.model_copy(update=few)
 
 
 def _batches(scan: Any, files: Any, task: Any) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ sink is asked for by its name, with arguments of its own; ``sinks.sinks`` makes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from eddyline.errors import OptionError
@@ -27,6 +27,14 @@ class SparkTrigger(TypedDict, total=False):
 
 class Others(SparkTrigger, total=False):
     """Arguments of ``start`` of some sinks, and a trigger as ``DataStreamWriter`` takes it."""
+
+    table: str
+    catalog: str | Mapping[str, str]
+    storage: Mapping[str, str]
+    mode: str
+    on: str | Sequence[str]
+    newest_by: str
+    partition_by: str | Sequence[str]
 
 
 ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
@@ -94,7 +102,12 @@ NAMES = tuple(SINK_ARGUMENTS)
 GROUP = "eddyline.sinks"
 """Entry points by which other packages offer sinks."""
 
-_EXAMPLES = {"path": "'out/'", "format": "'delta'"}
+_EXAMPLES = {
+    "path": "'out/'",
+    "format": "'delta'",
+    "table": "'db.out'",
+    "catalog": "{'uri': '…'}",
+}
 """Values of arguments that errors show."""
 
 

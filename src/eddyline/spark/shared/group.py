@@ -397,7 +397,9 @@ class SharedQueries:
         self.router = SinkRouter(
             member_of(
                 each.query,
-                sink_of(each.sink, each.path, each.format, each.options, each.others),
+                sink_of(
+                    each.sink, each.path, each.format, each.options, each.others, each.query.name
+                ),
                 scan.projections(each.query),
                 shape,
                 may_be_table=scan.may_give_table,

@@ -26,6 +26,7 @@ from eddyline.lane.results import BlobWriter
 from eddyline.registry import checked_text, look_up
 from eddyline.spark.analysis import reason_of, table_schema
 from eddyline.spark.sinks.files import FileSink
+from eddyline.spark.sinks.tables import DeltaSink, IcebergSink, TableSink
 from eddyline.spark.starting import GROUP, check_sink
 
 if TYPE_CHECKING:
@@ -314,6 +315,8 @@ SINKS: dict[str, Any] = {
     "json": partial(FileSink, kind="json"),
     "csv": partial(FileSink, kind="csv"),
     "format": FormatSink,
+    "delta": DeltaSink,
+    "iceberg": IcebergSink,
     "memory": MemorySink,
     "console": ConsoleSink,
 }
@@ -326,6 +329,7 @@ def sink_of(
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
+    member: str = "",
 ) -> Sink:
     """Return the sink that ``start`` was asked for.
 
@@ -335,6 +339,7 @@ def sink_of(
         kind: name of Spark's data source, for the sink ``format``.
         options: of Spark's writer.
         arguments: others, which only some sinks take.
+        member: name of the query, if several run together as one query of Spark's.
 
     Raises:
         OptionError: an unknown name, a data source that Spark does not know, or arguments that are
@@ -347,7 +352,10 @@ def sink_of(
     if kind is not None:
         return FormatSink(kind, path, options)
     taken = {name: value for name, value in every.items() if value is not None}
-    return cast("Sink", look_up("sink", SINKS, sink, group=GROUP)(**taken))
+    made: Any = look_up("sink", SINKS, sink, group=GROUP)(**taken)
+    if isinstance(made, TableSink):
+        made.member = member
+    return cast("Sink", made)
 
 
 def folder_of(what: str, path: str | Path) -> Path:
