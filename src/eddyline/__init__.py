@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from eddyline.query.rules.rule import Rule
     from eddyline.report.metrics import prometheus_text
     from eddyline.sources.delta import delta
+    from eddyline.sources.iceberg import iceberg
     from eddyline.sources.kafka import kafka
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
@@ -37,6 +38,7 @@ _ON_USE = {
     "delta": "eddyline.sources.delta",
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
+    "iceberg": "eddyline.sources.iceberg",
     "kafka": "eddyline.sources.kafka",
     "models": "eddyline.models",
     "prometheus_text": "eddyline.report.metrics",
@@ -58,6 +60,7 @@ __all__ = [
     "delta",
     "detector",
     "detector_bank",
+    "iceberg",
     "kafka",
     "models",
     "predicate",

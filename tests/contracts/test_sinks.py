@@ -24,6 +24,10 @@ from tests.spark.joins.join_streams import stream_of, write_batch
 pytestmark = pytest.mark.spark
 
 
+TABLES = ("delta", "iceberg")
+"""Sinks of tables; tests/spark/sinks has their tests."""
+
+
 class Made:
     """A sink, and what reads what it has taken: sorted ids, or all that was said."""
 
@@ -52,7 +56,7 @@ class Made:
         return sorted(int(line.split("│")[1]) for line in lines if line.startswith("│"))
 
 
-@pytest.fixture(params=[name for name in SINKS if name != "format"])
+@pytest.fixture(params=[name for name in SINKS if name not in ("format", *TABLES)])
 def made(request, tmp_path, capsys):
     return Made(request.param, tmp_path, capsys)
 
@@ -145,7 +149,7 @@ def test_a_function_is_a_sink(spark):
     assert taken == [(3, 5), (3, 5)]
 
 
-@pytest.mark.parametrize("name", SINKS)
+@pytest.mark.parametrize("name", [name for name in SINKS if name not in TABLES])
 def test_paths_are_for_sinks_that_write_somewhere(name, tmp_path):
     if name in FILES:
         with pytest.raises(OptionError, match="needs a path"):

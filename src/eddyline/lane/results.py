@@ -101,7 +101,7 @@ class ResultWriter(Protocol):
         ...
 
 
-class _Held:
+class Held:
     """Results in memory.
 
     A slice keeps the whole block that it is of. Results that keep twice their bytes are copied.
@@ -112,6 +112,7 @@ class _Held:
         self.n_rows = self.n_bytes = 0
 
     def add(self, table: pa.Table) -> None:
+        """Hold a table."""
         if table.get_total_buffer_size() > 2 * table.nbytes:
             table = table.take(pa.array(np.arange(table.num_rows)))
         self._tables.append(table)
@@ -129,7 +130,7 @@ class BlobWriter:
     """Packs results as blobs: Arrow tables in the IPC format."""
 
     def __init__(self) -> None:
-        self._held = _Held()
+        self._held = Held()
 
     def add(self, table: pa.Table) -> Iterator[Receipt]:
         """Hold results, and pack those held if they are many."""
@@ -193,7 +194,7 @@ class FileWriter:
         self._name = f"part-{partition:05d}-{uuid.uuid4().hex}.{parquet.suffix}"
         self._path = f"{folder}/{self._name}"
         self._parquet = parquet
-        self._held = _Held()
+        self._held = Held()
         self._n_rows = 0
         self._writer: pq.ParquetWriter | None = None
 

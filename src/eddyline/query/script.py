@@ -149,13 +149,20 @@ SINK_ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "json": (("path",), ("options",)),
     "csv": (("path",), ("options",)),
     "format": (("format",), ("path", "options")),
+    "delta": (("path",), ("storage", "mode", "on", "newest_by", "partition_by")),
+    "iceberg": (("table", "catalog"), ("mode", "on", "newest_by", "partition_by")),
     "memory": ((), ()),
     "console": ((), ()),
     "kafka": (("servers", "topic"), ("key", "value", "tasks", "timeout", "settings")),
 }
 """Arguments of ``Query.start`` by sink: those that it needs, and those that it may take."""
 
-SINK_MAPPINGS = {"option.": "options", "setting.": "settings"}
+SINK_MAPPINGS = {
+    "option.": "options",
+    "setting.": "settings",
+    "catalog.": "catalog",
+    "storage.": "storage",
+}
 """Starts of names of options in WITH, and the argument that has these options by name."""
 
 _OF_SINKS = dict.fromkeys(
@@ -163,7 +170,7 @@ _OF_SINKS = dict.fromkeys(
 )
 QUERY_OPTIONS = (
     "sink",
-    *(name for name in _OF_SINKS if name not in SINK_MAPPINGS.values()),
+    *(name for name in _OF_SINKS if name not in ("options", "settings", "storage")),
     *("checkpoint", "trigger"),
 )
 """Options of a query in WITH: arguments of ``Query.start``."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.registry import look_up
 from eddyline.sources.delta import Delta
+from eddyline.sources.iceberg import Iceberg
 from eddyline.sources.kafka import Kafka
 from eddyline.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SOURCES: dict[str, type[Source]] = {"delta": Delta, "kafka": Kafka}
+SOURCES: dict[str, type[Source]] = {"delta": Delta, "iceberg": Iceberg, "kafka": Kafka}
 """Sources by name."""
 
 GROUP = "eddyline.sources"

@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import fs, parquet
 
-from eddyline.errors import OptionError, SourceError
+from eddyline.errors import SourceError
 from eddyline.registry import checked_text, package
 from eddyline.sources.columns import Names, fitted_batch, stored_names
-from eddyline.sources.versions import EARLIEST, LATEST, Change, Part, VersionedSource, as_texts
+from eddyline.sources.versions import Change, Part, VersionedSource, as_texts, checked_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -144,9 +144,6 @@ class Delta(VersionedSource):
             for name, value in self.options.items()
             if name.startswith(STORAGE)
         }
-        start = self.options.get("start")
-        if start not in (None, LATEST, EARLIEST):
-            checked_start(str(start))
         self._known: int | None = None
         """A version that is there."""
         self._loaded: Any = None
@@ -438,25 +435,6 @@ class Delta(VersionedSource):
                     f"keeps its columns. Begin a query with start={version} and another checkpoint"
                 )
                 raise SourceError(msg, column=name, version=version)
-
-
-def checked_start(start: str) -> int | datetime:
-    """Return a start as a version or a time.
-
-    Raises:
-        OptionError: it is none of them.
-    """
-    if start.isdecimal():
-        return int(start)
-    try:
-        time = datetime.fromisoformat(start)
-    except ValueError:
-        msg = (
-            f"option 'start' is 'latest', 'earliest', a version, or a time such as "
-            f"'2026-11-30 12:00', got {start!r}"
-        )
-        raise OptionError(msg, start=start) from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def file_system(root: str, storage: Mapping[str, str]) -> tuple[fs.FileSystem, str]:

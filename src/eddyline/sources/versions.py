@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from eddyline.errors import OptionError, SourceError
@@ -69,6 +70,8 @@ class VersionedSource(Source):
     """
 
     names: ClassVar[frozenset[str]] = frozenset({"start", "on_change", "max_per_batch"})
+    cuts_files: ClassVar[bool] = True
+    """Whether several tasks may read parts of one file."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
@@ -83,6 +86,9 @@ class VersionedSource(Source):
         if most is not None and (not most.isdecimal() or int(most) < 1):
             msg = f"option 'max_per_batch' is a number of rows from 1 on, got {most!r}"
             raise OptionError(msg, max_per_batch=most)
+        start = self.options.get("start")
+        if start not in (None, LATEST, EARLIEST):
+            checked_start(str(start))
         self._changes: dict[Any, Change] = {}
         """Changes of the newest versions that were asked for."""
         self._whole: tuple[Any, tuple[Any, ...]] | None = None
@@ -272,7 +278,7 @@ class VersionedSource(Source):
         room = 0
         for file in files:
             n_bytes = self.size(file)[1]
-            n_parts = max(1, math.ceil(n_bytes / SPLIT_BYTES))
+            n_parts = max(1, math.ceil(n_bytes / SPLIT_BYTES)) if self.cuts_files else 1
             if n_parts > 1:
                 packs += [[Part(file, number, n_parts)] for number in range(n_parts)]
                 room = 0
@@ -301,6 +307,25 @@ _MOST_CHANGES = 64
 
 def _offset(version: Any, file: int = ALL, *, whole: bool = False) -> Offset:
     return {"version": version, "file": file, "whole": whole}
+
+
+def checked_start(start: str) -> int | datetime:
+    """Return a start as a version or a time.
+
+    Raises:
+        OptionError: it is none of them.
+    """
+    if start.isdecimal():
+        return int(start)
+    try:
+        time = datetime.fromisoformat(start)
+    except ValueError:
+        msg = (
+            f"option 'start' is 'latest', 'earliest', a version, or a time such as "
+            f"'2026-11-30 12:00', got {start!r}"
+        )
+        raise OptionError(msg, start=start) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
 def as_texts(options: Mapping[str, Any]) -> dict[str, str]:

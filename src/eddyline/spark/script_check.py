@@ -143,8 +143,12 @@ def start_arguments(written: Mapping[str, str]) -> dict[str, Any]:
         start = next(filter(option.startswith, SINK_MAPPINGS), None)
         if start is None:
             arguments[option] = value
-        else:
-            arguments.setdefault(SINK_MAPPINGS[start], {})[option.removeprefix(start)] = value
+            continue
+        values = arguments.setdefault(SINK_MAPPINGS[start], {})
+        if not isinstance(values, dict):
+            msg = f"{option!r} and {SINK_MAPPINGS[start]!r} are both given; give one of them"
+            raise OptionError(msg, option=option)
+        values[option.removeprefix(start)] = value
     return arguments
 
 

@@ -35,6 +35,13 @@ class Others(SparkTrigger, total=False):
     tasks: int
     timeout: str
     settings: Mapping[str, Any]
+    table: str
+    catalog: str | Mapping[str, str]
+    storage: Mapping[str, str]
+    mode: str
+    on: str | Sequence[str]
+    newest_by: str
+    partition_by: str | Sequence[str]
 
 
 ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
@@ -107,6 +114,8 @@ _EXAMPLES = {
     "format": "'delta'",
     "servers": "'host:9092'",
     "topic": "'results'",
+    "table": "'db.out'",
+    "catalog": "{'uri': '…'}",
 }
 """Values of arguments that errors show."""
 
