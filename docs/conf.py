@@ -52,6 +52,7 @@ CONTENTS = {
         "docs/tutorials/detection_with_sigma",
         "docs/tutorials/features_for_serving",
         "docs/tutorials/fleet_of_vessels",
+        "docs/tutorials/kafka_to_lakehouse",
         "docs/how_it_works",
     ],
     "What it does": [
