@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import eddyline as el
-from eddyline.spark.sources.data_source import register, stream_of, table_of
+from eddyline.spark.sources.reading import register_sources, stream_of, table_of
 from tests.sources.test_delta import EVERY, added
 
 pytestmark = pytest.mark.spark
@@ -40,7 +40,7 @@ def test_a_table_is_read_at_a_version(spark, tmp_path):
     source = el.delta(tmp_path)
     assert table_of(spark, source, {"version": 0}).count() == 3
     assert table_of(spark, source).count() == 5
-    register(spark)
+    register_sources(spark)
     assert spark.read.format("eddyline_delta").option("path", str(tmp_path)).load().count() == 5
 
 
