@@ -70,6 +70,9 @@ READ_AT_ONCE = 10_000
 SPLIT_RECORDS = 200_000
 """Fewest records of a range that is worth a task of its own."""
 
+FEW_RECORDS = 100_000
+"""Most records that the driver reads: some 0.3 s."""
+
 MOST_SPLITS = 64
 """Most ranges of a batch, unless it has more partitions: each has a range at least."""
 
@@ -274,6 +277,15 @@ class Kafka(Source):
                     there[partition] = offset
                 else:
                     offsets[partition] = 0
+
+    def are_few(self, start: Offset, end: Offset) -> bool:
+        """Whether the driver itself may read the records between two offsets."""
+        n_records: int = sum(
+            int(last) - int(start.get(topic, {}).get(partition, 0))
+            for topic, partitions in end.items()
+            for partition, last in partitions.items()
+        )
+        return n_records <= FEW_RECORDS
 
     def splits(self, start: Offset, end: Offset) -> Sequence[Range]:
         """Return the ranges that tasks read."""

@@ -211,6 +211,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self._is_new = True
 
     @property
+    def may_read_files(self) -> bool:
+        """Whether its tasks are to read the files of the next batch, if there are files."""
+        return self.lane.may_read
+
+    @property
     def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
         """The memory for caches, if it may have some; the largest bound, if it drops no row."""
         memory = ("cache_bytes",) if self.caches.is_on else ()
