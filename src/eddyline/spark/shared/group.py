@@ -42,6 +42,8 @@ from eddyline.sql.parsing import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    import pyarrow as pa
+
     from eddyline.report.metrics import Metric
     from eddyline.runtime.checkpoint import Changed
     from eddyline.runtime.journal import JournalEntry
@@ -553,6 +555,16 @@ class SharedQueryRun(RunFace):
     def records(self) -> list[BatchRecord]:
         """Records of the micro-batches that the query was there for; see ``RunFace.records``."""
         return self._own(self.shared.run.records)
+
+    def rejected(self, name: str) -> pa.Table:
+        """Return the newest values that a stream of these queries could not read.
+
+        See ``Run.rejected``.
+
+        Raises:
+            QueryError: no source of the queries rejects values, or none has the name.
+        """
+        return self.shared.run.rejected(name)
 
     def records_after(self, batch_id: int) -> list[BatchRecord]:
         """Return the records of the micro-batches after one, the oldest first."""
