@@ -113,7 +113,9 @@ def test_answers_over_topics_are_those_over_files(spark, broker, events, name):
 
 @pytest.mark.large("runs a query twice")
 def test_rules_over_topics_are_those_over_files(spark, broker, events):
-    rules = {"big": "total > 40 AND k IN ('k1', 'k2')", "odd": "id % 2 = 1 AND total < 5"}
+    rules = el.RuleSet(
+        {"big": "total > 40 AND k IN ('k1', 'k2')", "odd": "id % 2 = 1 AND total < 5"}
+    )
     answers = []
     for over_kafka in (True, False):
         topic, files = events["orders"]
