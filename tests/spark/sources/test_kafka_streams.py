@@ -15,6 +15,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import OptionError, PluginError, QueryError, SourceError
 from eddyline.sources.rejected import RejectedRecord
+from eddyline.spark.run.run import Run
 from eddyline.spark.script import run_script
 from eddyline.spark.sources.data_source import register, stream_of
 
@@ -421,3 +422,25 @@ def test_plans_and_errors_show_no_secret(spark, broker):
     with pytest.raises(SourceError) as caught:
         orders(broker, "nope", settings=settings).initial()
     assert "word" not in str(caught.value)
+
+
+def test_a_cluster_needs_a_folder_that_its_workers_reach(spark, monkeypatch):
+    monkeypatch.setattr(Run, "_master", "spark://host:7077")
+    engine = engine_over(spark, el.kafka("host:9092", "t", schema=DDL))
+    query = engine.query("SELECT id FROM orders WHERE id > 0", name="q")
+    with pytest.raises(OptionError, match=r"keeps rejected values, which all workers .*give check"):
+        query.start("memory", trigger="available_now")
+
+
+@pytest.mark.large("runs a query")
+def test_columns_that_are_not_null(spark, broker, tmp_path):
+    """Spark may drop a test for NULL of such columns, so no NULL may come."""
+    topic = broker.topic(n_partitions=1)
+    documents = [None, b'{"id": 1, "at": {"x": 1}}', b'{"id": 2, "at": {}}', b"{}"]
+    broker.produce(topic, [(0, document) for document in documents])
+    ddl = "id LONG NOT NULL, at STRUCT<x: INT NOT NULL>"
+    engine = el.Engine(spark)
+    engine.stream("orders", orders(broker, topic, schema=ddl))
+    run = ended(engine.query("SELECT id, at.x AS x FROM orders WHERE id IS NOT NULL", name="q"))
+    assert run.to_arrow().to_pylist() == [{"id": 1, "x": 1}]
+    assert run.rejected("orders")["offset"].to_pylist() == [0, 2, 3]
