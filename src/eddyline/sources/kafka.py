@@ -150,7 +150,7 @@ class Kafka(Source):
             if schema is not None:
                 msg = f"value={self.value!r} gives the one column value; leave out schema="
                 raise OptionError(msg, schema=schema)
-        elif schema is None:
+        elif schema is None or not schema.strip():
             msg = (
                 f"value={self.value!r} needs the columns of a value: "
                 f"schema='id LONG, ts TIMESTAMP, total DOUBLE'"
@@ -178,6 +178,10 @@ class Kafka(Source):
 
     def check(self, schema: pa.Schema) -> None:
         """Raise OptionError if values cannot give the columns."""
+        for name in schema.names:
+            if schema.names.count(name) > 1:
+                msg = f"schema= and metadata= name the column {name!r} twice"
+                raise OptionError(msg, column=name)
         if self.value == "json":
             self._json(schema).check()
 

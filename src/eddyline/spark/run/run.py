@@ -291,10 +291,12 @@ class Run(RunFace):
     def _state_folder(self) -> ManifestFolder:
         """Return the folder of durable state; called if some operator has any."""
         if self.job.state is None:
-            self._files.check_is_reached(
-                self.name, str(self.source.sparkSession.sparkContext.master)
-            )
+            self._files.check_is_reached(self.name, self._master)
         return ManifestFolder(*file_system(self.state))
+
+    @property
+    def _master(self) -> str:
+        return str(self.source.sparkSession.sparkContext.master)
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
         active = [each.name for each in self.source.sparkSession.streams.active]
@@ -309,6 +311,8 @@ class Run(RunFace):
                     f"another folder"
                 )
                 raise QueryError(msg, run=run.name, **{its: folder})
+        if rejecting_streams(self.source):
+            self._files.check_is_reached(self.name, self._master, "rejected values")
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
         own = self._files.own
