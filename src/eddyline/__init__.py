@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eddyline.report.metrics import prometheus_text
     from eddyline.sources.delta import delta
     from eddyline.sources.iceberg import iceberg
+    from eddyline.sources.kafka import kafka
     from eddyline.spark.aggregates.window_aggregate import window_aggregate
     from eddyline.spark.engine import Engine
     from eddyline.spark.filters.conjunction import all_of
@@ -37,6 +38,7 @@ _ON_USE = {
     "detector": "eddyline.change",
     "detector_bank": "eddyline.change",
     "iceberg": "eddyline.sources.iceberg",
+    "kafka": "eddyline.sources.kafka",
     "models": "eddyline.models",
     "prometheus_text": "eddyline.report.metrics",
     "session": "eddyline.spark.session",
@@ -57,6 +59,7 @@ __all__ = [
     "detector",
     "detector_bank",
     "iceberg",
+    "kafka",
     "models",
     "predicate",
     "prometheus_text",

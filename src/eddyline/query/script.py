@@ -153,15 +153,25 @@ SINK_ARGUMENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "iceberg": (("table", "catalog"), ("mode", "on", "newest_by", "partition_by")),
     "memory": ((), ()),
     "console": ((), ()),
+    "kafka": (("servers", "topic"), ("key", "value", "tasks", "timeout", "settings")),
 }
 """Arguments of ``Query.start`` by sink: those that it needs, and those that it may take."""
 
-SINK_MAPPINGS = {"option.": "options", "catalog.": "catalog", "storage.": "storage"}
+SINK_MAPPINGS = {
+    "option.": "options",
+    "setting.": "settings",
+    "catalog.": "catalog",
+    "storage.": "storage",
+}
 """Starts of names of options in WITH, and the argument that has these options by name."""
 
+_OF_SINKS = dict.fromkeys(
+    name for needed, others in SINK_ARGUMENTS.values() for name in (*needed, *others)
+)
 QUERY_OPTIONS = (
-    *("sink", "path", "format", "checkpoint", "trigger"),
-    *("table", "catalog", "mode", "on", "newest_by", "partition_by"),
+    "sink",
+    *(name for name in _OF_SINKS if name == "catalog" or name not in SINK_MAPPINGS.values()),
+    *("checkpoint", "trigger"),
 )
 """Options of a query in WITH: arguments of ``Query.start``."""
 

@@ -67,6 +67,9 @@ PLAN_CHANGES = MetricKind(
 LATE_ROWS = MetricKind(
     "eddyline_late_rows_total", "counter", "rows", "Rows that came too late to count."
 )
+REJECTED = MetricKind(
+    "eddyline_rejected_values_total", "counter", "values", "Values of a source that gave no row."
+)
 STATE_ROWS = MetricKind("eddyline_state_rows", "gauge", "rows", "Rows of state that are kept.")
 STATE_BYTES = MetricKind("eddyline_state_bytes", "gauge", "bytes", "Size of the state's files.")
 COST = MetricKind(
@@ -97,7 +100,8 @@ SKIPPED = MetricKind("eddyline_skipped_rules", "gauge", "rules", "Rules that do 
 
 KINDS = (
     ROWS_IN, ROWS_OUT, BATCHES, BATCH_SECONDS, LAST_BATCH, FAILURES, RUNNING, PINNED, PLAN_CHANGES,
-    LATE_ROWS, STATE_ROWS, STATE_BYTES, COST, SKIPPED, EVENT_TIME_LAG, NEWEST_EVENT, BACKLOG,
+    LATE_ROWS, REJECTED, STATE_ROWS, STATE_BYTES, COST, SKIPPED, EVENT_TIME_LAG, NEWEST_EVENT,
+    BACKLOG,
 )  # fmt: skip
 """All metrics that there are."""
 
@@ -135,6 +139,8 @@ def metrics_of(
         found.append(Metric(LAST_BATCH, of, counters.ended_at))
     for component, n in counters.plan_changes.copy().items():  # a batch may add one meanwhile
         found.append(Metric(PLAN_CHANGES, of | {"component": component}, n))
+    for component, n_rejected in counters.n_rejected.copy().items():
+        found.append(Metric(REJECTED, of | {"component": component}, n_rejected))
     said = numbers_of(records, 0)
     found += _lags(of, said.values(), backlog)
     for component, numbers in said.items():

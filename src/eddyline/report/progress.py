@@ -12,6 +12,7 @@ from eddyline.report import aggregates, alarms, clock, joins, models, rules
 from eddyline.report.series import order_lines
 from eddyline.rules.view import RuleRecord
 from eddyline.runtime.records import OrderRecord
+from eddyline.sources.rejected import RejectedRecord, rejected_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ LINES: dict[type[Any], Callable[[Any], tuple[str, ...]]] = {
     clock.ClockRecord: clock.lines,
     JoinRecord: joins.lines,
     ModelRecord: models.lines,
+    RejectedRecord: rejected_lines,
     RuleRecord: rules.lines,
 }
 """Lines by the kind of record. Records of other kinds have no line; ``OrderRecord`` see below."""

@@ -463,6 +463,8 @@ class Counters(msgspec.Struct):
     """Other plans that were put in force, by component; those within tasks are not counted."""
     n_late: dict[str, int] = {}
     """Rows that came too late, by component."""
+    n_rejected: dict[str, int] = {}
+    """Values of sources that gave no row, by component."""
 
     @property
     def n_batches(self) -> int:
@@ -480,8 +482,9 @@ class Counters(msgspec.Struct):
         self.by_seconds[bisect_left(SECONDS, record.seconds)] += 1
         self.ended_at = record.ended_at
         for component, numbers in numbers_of(record.operators, record.n_rows).items():
-            if n_late := round(numbers.sums.get("n_late", 0)):
-                self.n_late[component] = self.n_late.get(component, 0) + n_late
+            for name, counts in (("n_late", self.n_late), ("n_rejected", self.n_rejected)):
+                if n_more := round(numbers.sums.get(name, 0)):
+                    counts[component] = counts.get(component, 0) + n_more
 
     def count_decisions(self, entries: Iterable[JournalEntry]) -> None:
         """Count the decisions that put another plan in force."""

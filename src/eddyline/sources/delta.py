@@ -248,6 +248,15 @@ class Delta(VersionedSource):
         names = self._names(self._table(version))
         return DeltaSplit(self.path, self.storage, version, names, parts)
 
+    def plain_path(self, version: int, file: DataFile) -> str | None:
+        """Return the path of a file that has just the rows and columns of the table."""
+        files, root = file_system(self.path, self.storage)
+        path = unquote(file.path)
+        is_elsewhere = "://" in path or not isinstance(files, fs.LocalFileSystem)
+        if is_elsewhere or file.kept is not None or file.partition:
+            return None
+        return None if _is_mapped(self._names(self._table(version))) else root + path
+
     # -- rows -------------------------------------------------------------------------------------
 
     def read(self, split: DeltaSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -509,6 +518,13 @@ def _names_of(fields: Sequence[Mapping[str, Any]]) -> Names:
         )
         for field in fields
     }
+
+
+def _is_mapped(names: Any) -> bool:
+    """Return whether a column has another name in the files."""
+    if isinstance(names, dict):
+        return any(name != stored or _is_mapped(inner) for name, (stored, inner) in names.items())
+    return isinstance(names, tuple) and any(map(_is_mapped, names))
 
 
 def _inner(kind: Any) -> Any:

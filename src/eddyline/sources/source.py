@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     Split = Any
     """What one task reads; it can be pickled."""
 
-REJECTED = "__rejected"
-"""The column that says why a row was rejected; NULL in rows that were not."""
-
 SECRET = ("password", "secret", "token", "key")
 """Parts of names of options whose values are not shown."""
 
@@ -50,12 +47,18 @@ class Source(ABC):
     prefixes: ClassVar[tuple[str, ...]] = ()
     """Starts of options that it hands on to its package, such as ``kafka.``."""
     rejects: ClassVar[bool] = False
-    """Whether it has the column ``REJECTED``."""
+    """Whether it can reject values; see ``rejected``."""
+    rejected_to: str | None = None
+    """The folder of values that a task rejects; None: there is none."""
+    newest_offset: Offset | None = None
+    """The newest offset that ``latest`` has seen, without its limits; None: not asked yet."""
+    function: Any = None
+    """A function of the user's that reads values; None: the options say how."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.options = dict(options)
         for name in self.options:
-            if name not in self.names and not name.startswith(self.prefixes or ("\0",)):
+            if name not in self.names and not self.is_handed_on(name):
                 msg = unknown(f"option of {self.kind}", name, sorted(self.names))
                 raise OptionError(msg, option=name)
 
@@ -64,17 +67,23 @@ class Source(ABC):
         shown = {
             name: "…" if any(part in name.split(".")[-1] for part in SECRET) else value
             for name, value in self.options.items()
-            if not (name.startswith(self.prefixes or ("\0",)) and "." not in name)
         }
         return f"<{self.kind}: {', '.join(f'{name}={value}' for name, value in shown.items())}>"
 
+    def is_handed_on(self, name: str) -> bool:
+        """Whether an option goes to the package of the source; it may be a secret."""
+        return name.startswith(self.prefixes) if self.prefixes else False
+
     @abstractmethod
     def ddl(self) -> str:
-        """Return the columns as Spark's DDL, without ``REJECTED``.
+        """Return the columns as Spark's DDL.
 
         Raises:
             SourceError: the source has to be asked and does not answer.
         """
+
+    def check(self, schema: pa.Schema) -> None:  # noqa: B027 - most sources take all types
+        """Raise OptionError if the source cannot have columns of such types."""
 
     # -- as a stream ------------------------------------------------------------------------------
 
@@ -113,12 +122,18 @@ class Source(ABC):
 
         Args:
             split: one of ``splits`` or ``table_splits``.
-            schema: the columns, in the order of ``ddl``, as Spark's Arrow types; ``REJECTED``
-                comes last if the source rejects rows.
+            schema: the columns, in the order of ``ddl``, as Spark's Arrow types.
 
         Raises:
             SourceError: they cannot be read.
         """
+
+    def plain_files(self, start: Offset, end: Offset) -> Sequence[str] | None:  # noqa: ARG002
+        """Return the Parquet files of this machine whose rows are those between two offsets.
+
+        None: there are other rows, or columns are not those of the files.
+        """
+        return None
 
     @property
     def most_rows(self) -> int | None:

@@ -208,6 +208,24 @@ class VersionedSource(Source):
         files = [file for _, _, files, _ in self._steps(start, end) for file in files]
         return self._packed(end["version"], files)
 
+    def plain_files(self, start: Offset, end: Offset) -> Sequence[str] | None:
+        """Return the Parquet files of this machine whose rows are those between two offsets."""
+        paths = []
+        for version, _, files, _ in self._steps(start, end):
+            for file in files:
+                path = self.plain_path(version, file)
+                if path is None:
+                    return None
+                paths.append(path)
+        return paths
+
+    def plain_path(self, version: Any, file: Any) -> str | None:  # noqa: ARG002
+        """Return the path of a Parquet file of this machine that has just the rows of a file.
+
+        None: it is elsewhere, rows of it were deleted, or columns have other names.
+        """
+        return None
+
     def _steps(self, start: Offset, end: Offset) -> Iterator[tuple[Any, bool, Sequence[Any], int]]:
         """Yield version, whether whole, files that are read, and the number of the first one.
 

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.errors import AnalysisException, PySparkException, PySparkTypeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
@@ -237,3 +237,20 @@ def _type_or_error(df: DataFrame, column: Column) -> DataType | AnalysisExceptio
         return _types(df, [column])[0]
     except AnalysisException as error:
         return error
+
+
+def why_unknown(spark: Any, kind: str) -> str:
+    """Return why a session knows no data source of a name; "" if it knows one, or cannot tell."""
+    if not hasattr(spark, "_jvm"):
+        return ""
+    sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+    try:
+        sources.lookupDataSource(kind, spark._jsparkSession.sessionState().conf())
+    except (PySparkException, Py4JJavaError) as error:
+        return reason_of(error)
+    return ""
+
+
+def is_known(spark: Any, kind: str) -> bool:
+    """Return whether a session knows a data source of a name."""
+    return not why_unknown(spark, kind)

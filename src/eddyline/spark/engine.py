@@ -22,6 +22,7 @@ from eddyline.query.steps import ReadStep, inlined
 from eddyline.registry import checked_folder_name, checked_text, folder_name, hint, unknown
 from eddyline.report.system import NAME as SYSTEM
 from eddyline.runtime.checkpoint import checked_changed
+from eddyline.sources.source import Source
 from eddyline.spark.query import RENAME, Catalog, Query
 from eddyline.spark.reading import read_steps, reads_tables_alone, timed
 from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
@@ -32,6 +33,7 @@ from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
+from eddyline.spark.sources.data_source import stream_of, table_of
 from eddyline.spark.starting import Others, of_sink, trigger_text
 from eddyline.spark.system import FROM_SYSTEM, SystemStreams, check_text, source_of
 from eddyline.spark.system import LATENESS as SYSTEM_LATENESS
@@ -101,7 +103,7 @@ class Engine(Catalog):
     def stream(
         self,
         name: str,
-        df: DataFrame | Query,
+        df: DataFrame | Query | Source,
         *,
         time: str | None = None,
         lateness: str | None = None,
@@ -115,7 +117,7 @@ class Engine(Catalog):
 
         Args:
             name: the stream's name in SQL.
-            df: a streaming DataFrame, or a query of this engine.
+            df: a streaming DataFrame, a query of this engine, or a source such as ``el.kafka(…)``.
             time: its event-time column; used by windows, not by filters. Results of a query have
                 that of the stream that it reads, whether they carry the column or not.
             lateness: how much earlier than the latest row before it a row may be ("1 minute");
@@ -130,6 +132,8 @@ class Engine(Catalog):
                 such column; or the results of a query have another event time, or a key.
         """
         self._check_new("stream", name, replace=replace)
+        if isinstance(df, Source):
+            df = stream_of(self.spark, df, name)
         if not getattr(df, "isStreaming", isinstance(df, Query)):
             got = f"{df!r:.60}"
             if hasattr(df, "isStreaming"):
@@ -138,8 +142,8 @@ class Engine(Catalog):
                     "filter it with df.transform(el.all_of(…))"
                 )
             msg = (
-                f"stream {name!r} needs a streaming DataFrame (spark.readStream…) or a query of "
-                f"this engine (engine.query(…)), got {got}"
+                f"stream {name!r} needs a streaming DataFrame (spark.readStream…), a query of this "
+                f"engine (engine.query(…)) or a source (el.kafka(…)), got {got}"
             )
             raise QueryError(msg, name=name)
         if isinstance(df, Query) and reads_tables_alone(df.text, self):
@@ -203,7 +207,7 @@ class Engine(Catalog):
             self.stream(SYSTEM, df, time=SYSTEM_TIME, lateness=SYSTEM_LATENESS)
 
     @told_in_short
-    def table(self, name: str, df: DataFrame, *, replace: bool = False) -> None:
+    def table(self, name: str, df: DataFrame | Source, *, replace: bool = False) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
 
         A join reads it once, when it starts for the first time: its rows were always there.
@@ -212,13 +216,15 @@ class Engine(Catalog):
 
         Args:
             name: the table's name in SQL.
-            df: a batch DataFrame.
+            df: a batch DataFrame, or a source that is a table, such as ``el.delta(…)``.
             replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
             QueryError: the name is taken, or the DataFrame is a stream.
         """
         self._check_new("table", name, replace=replace)
+        if isinstance(df, Source):
+            df = table_of(self.spark, df)
         if getattr(df, "isStreaming", True):
             got = "a stream; use engine.stream" if hasattr(df, "isStreaming") else f"{df!r:.60}"
             msg = f"table {name!r} needs a batch DataFrame, got {got}"

@@ -36,6 +36,7 @@ from eddyline.spark.stream_files import (
     MUST_BE_OFF,
     columns_of,
     each_of,
+    has_plain_files,
     kind_of,
     option_names,
     path_of,
@@ -265,8 +266,8 @@ def _stored_columns(df: DataFrame) -> tuple[Any, list[str]]:
                 raise Refused("a column is computed before it")
             places = [renamed.get(at, at) for at in places]
         node = node.children().apply(0)
-    known = _columns_of_files(node)
     names = dict(columns_of(node))
+    known = {*names.values()} if has_plain_files(node) else _columns_of_files(node)
     stored = [names.get(at, "") for at in places]
     for name in stored:
         if name not in known:

@@ -316,7 +316,7 @@ class Query:
             raise OptionError(msg, query=self.name, state=state)
         trigger = trigger_text(trigger, others)
         changed = checked_changed(changed)
-        taker = sink_of(sink, path, format, options, of_sink(others))
+        taker = sink_of(sink, path, format, options, of_sink(others), self.name)
         outlet = SinkOutlet(taker, self.shape.schema)
         given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
         query = self.as_before(None if given is None else stored_query(given))

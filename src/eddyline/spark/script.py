@@ -29,6 +29,7 @@ from eddyline.spark.script_check import (
 )
 from eddyline.spark.session import deferring_interrupts
 from eddyline.spark.shared.group import Start, start_together
+from eddyline.spark.sources.data_source import own_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         CreateRules,
         Script,
     )
+    from eddyline.sources.source import Source
     from eddyline.spark.query import Query
     from eddyline.spark.run.running_query import RunFace
     from eddyline.spark.shared.group import Shared
@@ -251,12 +253,14 @@ def _send_by_value(folder: Path) -> None:
 
 
 @unlogged()
-def _read(spark: SparkSession, what: str, made: CreateStream | CreateTable) -> DataFrame:
-    """Return the DataFrame of a stream or a table that a script describes."""
+def _read(spark: SparkSession, what: str, made: CreateStream | CreateTable) -> DataFrame | Source:
+    """Return the source or the DataFrame of a stream or a table that a script describes."""
     is_stream, options = isinstance(made, CreateStream), dict(made.options)
     for name in OF_STREAMS if is_stream else ():
         options.pop(name, None)
     kind = options.pop("format")
+    if (source := own_source(spark, kind, options)) is not None:
+        return source
     path, schema = options.pop("path", None), options.pop("schema", None)
     try:
         reader: Any = (spark.readStream if is_stream else spark.read).format(kind)

@@ -224,6 +224,17 @@ def deferring_interrupts() -> Iterator[Callable[[], None]]:
         check()
 
 
+@contextlib.contextmanager
+def local_property(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Let queries and jobs that start in the block carry a local property, which tasks can read."""
+    context = spark.sparkContext
+    context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+
 def in_background(work: Callable[[], T]) -> Future[T]:
     """Do work on a thread for which no process waits at its end, and return what it will be."""
     done: Future[T] = Future()

@@ -35,6 +35,13 @@ class Others(SparkTrigger, total=False):
     on: str | Sequence[str]
     newest_by: str
     partition_by: str | Sequence[str]
+    servers: str
+    topic: str
+    key: str | Sequence[str]
+    value: str
+    tasks: int
+    timeout: str
+    settings: Mapping[str, Any]
 
 
 ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
@@ -107,6 +114,8 @@ _EXAMPLES = {
     "format": "'delta'",
     "table": "'db.out'",
     "catalog": "{'uri': '…'}",
+    "servers": "'host:9092'",
+    "topic": "'results'",
 }
 """Values of arguments that errors show."""
 
@@ -143,7 +152,8 @@ def check_sink(sink: Any, arguments: Mapping[str, Any]) -> None:
     for name in needed:
         if name not in values:
             example = ", ".join(f"{each}={_EXAMPLES[each]}" for each in needed)
-            msg = f"sink {shown} needs a {name}: start({shown}, {example})"
+            article = "" if name.endswith("s") else "a "
+            msg = f"sink {shown} needs {article}{name}: start({shown}, {example})"
             raise OptionError(msg, sink=sink)
 
 

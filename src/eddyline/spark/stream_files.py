@@ -23,7 +23,10 @@ import msgspec
 import pyarrow as pa
 
 from eddyline.data.parquet_spans import ParquetFiles
+from eddyline.errors import EddylineError
 from eddyline.runtime.records import Backlog, whole
+from eddyline.sources.source import Source
+from eddyline.spark.sources.kept import STREAM, offsets_of_batch, source_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -91,10 +94,17 @@ class FileStream:
     (``offsets``), and which files a source found at each step (``sources``).
     """
 
-    def __init__(self, sources: tuple[int, ...], checkpoint: Path) -> None:
+    def __init__(
+        self,
+        sources: tuple[int, ...],
+        checkpoint: Path,
+        eddylines: Mapping[int, Source] | None = None,
+    ) -> None:
         self.sources = sources
         """The number of each stream's source: a stream that is read twice is one source."""
         self._checkpoint = checkpoint
+        self._own = eddylines or {}
+        """By number, the sources that eddyline reads by itself."""
 
     @classmethod
     def of(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
@@ -108,7 +118,14 @@ class FileStream:
             conf = stream.sparkSession.conf
             is_off = all(conf.get(each, "false") == "false" for each in MUST_BE_OFF)
             leaves = _leaves(stream) if is_off else None
-            return cls(_numbered(leaves), checkpoint) if leaves else None
+            if leaves:
+                numbers = _numbered(leaves)
+                sources = {
+                    number: source
+                    for number, leaf in zip(numbers, leaves, strict=True)
+                    if kind_of(leaf) == OWN and (source := source_in(leaf)) is not None
+                }
+                return cls(numbers, checkpoint, sources)
         return None
 
     def files(self, batch_id: int) -> BatchFiles | None:
@@ -117,28 +134,63 @@ class FileStream:
         None if they are many, or not on this machine, or if Spark's logs do not name them.
         """
         try:
-            until = self._offsets(batch_id)
-            since = self._offsets(batch_id - 1) if batch_id else [-1] * len(until)
-            found: dict[int, ParquetFiles] = {}
+            ends = self._offsets(batch_id)
+            starts = self._offsets(batch_id - 1) if batch_id else [NO_OFFSET] * len(ends)
+            files: dict[int, ParquetFiles] = {}
             n_left = MOST_OPENED
-            for number, first, last in zip(self.sources, since, until, strict=True):
-                if number not in found:
-                    log = self._checkpoint / "sources" / str(number)
-                    steps = range(first + 1, last + 1)
-                    paths = tuple(path for step in steps for path in _paths(log, step, n_left))
+            for number, start, end in zip(self.sources, starts, ends, strict=True):
+                if number not in files:
+                    paths = self._paths(number, start, end, n_left)
                     n_left -= len(paths)
-                    found[number] = ParquetFiles(paths)
-            return BatchFiles(tuple(found[number] for number in self.sources))
-        except (_Unknown, OSError, ValueError, msgspec.MsgspecError):
+                    files[number] = ParquetFiles(paths)
+            return BatchFiles(tuple(files[number] for number in self.sources))
+        except (_Unknown, EddylineError, OSError, ValueError, msgspec.MsgspecError):
             return None  # another version of Spark may write its logs in another way
 
-    def _offsets(self, batch_id: int) -> list[int]:
-        """Return the last step of each stream in a batch (-1: none yet)."""
+    def _paths(self, number: int, start: str, end: str, most: int) -> tuple[str, ...]:
+        """Return the files of a source in a batch.
+
+        Raises:
+            _Unknown: they are more, or not on this machine, or it is not known.
+        """
+        if (source := self._own.get(number)) is not None:
+            return _own_paths(source, start, end, most)
+        log = self._checkpoint / "sources" / str(number)
+        first, last = (_step(start), _step(end))
+        return tuple(
+            path for step in range(first + 1, last + 1) for path in _paths(log, step, most)
+        )
+
+    def _offsets(self, batch_id: int) -> list[str]:
+        """Return the offset of each stream after a batch, as Spark writes it."""
         text = (self._checkpoint / "offsets" / str(batch_id)).read_text("utf-8")
         version, _, *offsets = text.splitlines()
         if version != _VERSION or len(offsets) != len(self.sources):
             raise _Unknown("Spark writes its offsets in another way")
-        return [-1 if each == "-" else _OFFSETS.decode(each).logOffset for each in offsets]
+        return offsets
+
+
+def _step(offset: str) -> int:
+    """Return the last step of a source of files (-1: none yet)."""
+    return -1 if offset == NO_OFFSET else _OFFSETS.decode(offset).logOffset
+
+
+def _own_paths(source: Source, start: str, end: str, most: int) -> tuple[str, ...]:
+    """Return the files of a source of eddyline in a batch.
+
+    Raises:
+        _Unknown: it has none of its own, or they are more.
+    """
+    before = {} if start == NO_OFFSET else msgspec.json.decode(start)
+    first, last = offsets_of_batch(before, msgspec.json.decode(end))
+    paths = source.plain_files(first, last) if first else None
+    if paths is None or len(paths) > most:
+        raise _Unknown("the rows are not those of a few files of this machine")
+    return tuple(paths)
+
+
+NO_OFFSET = "-"
+"""How Spark writes that a source has no offset yet."""
 
 
 def _numbered(relations: Sequence[Any]) -> tuple[int, ...]:
@@ -219,6 +271,12 @@ def _entries(log: Path, step: int) -> list[_Entry]:
     return found
 
 
+def rejecting_streams(stream: DataFrame) -> list[str]:
+    """Return the names of streams of an engine, read by a DataFrame, that can reject values."""
+    options = [node.extraOptions() for node in nodes_of(stream, OWN)]
+    return sorted({str(texts.get(STREAM)) for texts in options if texts.containsKey(STREAM)})
+
+
 def file_column(df: DataFrame, name: str) -> str | None:
     """Return the column of a stream's Parquet files that a column is, unchanged.
 
@@ -244,13 +302,18 @@ def paths_of(stream: DataFrame) -> list[str]:
 
 def _readers(stream: DataFrame) -> Iterator[Any]:
     """Yield the readers of all streams that a DataFrame reads."""
+    return (node.dataSource() for node in nodes_of(stream, "StreamingRelation"))
+
+
+def nodes_of(stream: DataFrame, kind: str) -> Iterator[Any]:
+    """Yield the steps of a kind in the plan of a DataFrame."""
     plan: Any = getattr(stream, "_jdf", None)  # Spark Connect has none
     todo = [] if plan is None else [plan.queryExecution().analyzed()]
     while todo:
         node = todo.pop()
         todo.extend(each_of(node.children()))
-        if kind_of(node) == "StreamingRelation":
-            yield node.dataSource()
+        if kind_of(node) == kind:
+            yield node
 
 
 def option_names(options: Any) -> set[str]:
@@ -296,15 +359,29 @@ def _leaves(stream: DataFrame) -> list[Any] | None:
         name = node.nodeName()
         if name in _KEEP_ROWS:
             todo.extend(reversed([*each_of(node.children())]))
-        elif kind_of(node) == "StreamingRelation" and _is_plain_parquet(node):
+        elif _is_plain_parquet(node) or has_plain_files(node):
             found.append(node)
         else:
             return None
     return found
 
 
+OWN = "StreamingRelationV2"
+"""How Spark calls a stream of a data source in Python."""
+
+
+def has_plain_files(relation: Any) -> bool:
+    """Return whether a stream is of a source of eddyline that may tell the files of a batch."""
+    if kind_of(relation) != OWN:
+        return False
+    source = source_in(relation)
+    return source is not None and type(source).plain_files is not Source.plain_files
+
+
 def _is_plain_parquet(relation: Any) -> bool:
     """Return whether a stream reads all rows of Parquet files."""
+    if kind_of(relation) != "StreamingRelation":
+        return False
     source = relation.dataSource()
     if str(source.className()).lower() != "parquet":
         return False
@@ -356,6 +433,9 @@ MOST_S = 0.2
 CHOOSING = {"pathglobfilter", "modifiedbefore", "modifiedafter", "maxfileage", "latestfirst"}
 """Options by which a stream leaves files of its folder out."""
 
+KAFKA = "eddyline_kafka"
+"""The name by which Spark knows Kafka as eddyline reads it."""
+
 _FILES = "FileStreamSource["
 
 
@@ -380,8 +460,14 @@ def backlog_of(
             log = checkpoint / "sources" / str(number)
             found.append(_of_files(source, stream, log, counted))
         else:
-            found.append(of_offsets(source))
+            found.append(of_offsets(source, counts_rows=_counts_rows(stream)))
     return whole(found)
+
+
+def _counts_rows(stream: DataFrame) -> bool:
+    """Return whether every source in Python that a stream reads is Kafka's of eddyline."""
+    names = [str(node.sourceName()) for node in nodes_of(stream, OWN)]
+    return bool(names) and set(names) <= {KAFKA, "kafka"}
 
 
 def _decoded(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -395,11 +481,15 @@ def _decoded(source: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def of_offsets(source: Mapping[str, Any]) -> Backlog:
+def of_offsets(source: Mapping[str, Any], *, counts_rows: bool = False) -> Backlog:
     """Return the backlog of a source by the offsets that Spark tells.
 
     Offsets of Kafka count rows. Of any other source Spark does not say what they count, so its
     backlog is known where nothing is left.
+
+    Args:
+        source: what Spark tells.
+        counts_rows: whether a source in Python is one of Kafka.
 
     >>> source = {"description": "KafkaV2[Subscribe[t]]", "latestOffset": {"t": {"0": 9, "1": 5}}}
     >>> of_offsets(source | {"endOffset": {"t": {"0": 7, "1": 5}}}).n_rows
@@ -410,7 +500,8 @@ def of_offsets(source: Mapping[str, Any]) -> Backlog:
         return Backlog(why="its source does not tell how far its input goes")
     if end == latest:
         return Backlog(0)
-    if str(source["description"]).startswith("Kafka"):
+    description = str(source["description"])
+    if description.startswith("Kafka") or (counts_rows and "PythonMicroBatchStream" in description):
         with suppress(AttributeError, TypeError):
             return Backlog(
                 sum(

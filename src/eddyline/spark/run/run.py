@@ -41,6 +41,8 @@ from eddyline.runtime.by_hand import BY_PERSON
 from eddyline.runtime.checkpoint import LEARNED, PINS, STATE, SnapshotFile, write_query
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import Backlog, BatchRecord, History
+from eddyline.sources.rejected import FOLDER as REJECTED
+from eddyline.sources.rejected import PROPERTY, RejectedValues, rejected_notes
 from eddyline.spark.analysis import reason_of
 from eddyline.spark.event_time import warn_of_unbounded_state, warn_without_lateness
 from eddyline.spark.operator import Batch
@@ -51,10 +53,14 @@ from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.job import SinkOutlet, count_of
 from eddyline.spark.run.observations import has_told_all
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.session import BatchInterrupted, cancel_jobs_once_stopped
+from eddyline.spark.session import (
+    BatchInterrupted,
+    cancel_jobs_once_stopped,
+    local_property,
+)
 from eddyline.spark.sinks.files import file_system, uri_of
 from eddyline.spark.starting import spark_trigger
-from eddyline.spark.stream_files import FileStream, backlog_of
+from eddyline.spark.stream_files import FileStream, backlog_of, rejecting_streams
 from eddyline.state.manifest import ManifestFolder
 
 if TYPE_CHECKING:
@@ -173,6 +179,8 @@ class Run(RunFace):
         """Let go of what the run has beside Spark's query."""
         for feed in self.job.feeds:
             feed.close()
+        if self._files.is_temporary:
+            self._rejected.keep_in_memory()
         self._files.clean_up()
 
     @property
@@ -190,6 +198,7 @@ class Run(RunFace):
         self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
         own = self._files.own
+        self._rejected = RejectedValues(own / REJECTED)
         self._resumed = self._files.resumed(job.identity, changed)
         if self._resumed.resets:
             self._reset()
@@ -306,7 +315,8 @@ class Run(RunFace):
             msg = f"{trigger} is no trigger: {error}; use an interval such as '5 seconds'"
             raise OptionError(msg, trigger=trigger) from error
         self._log.write(self.run_view)
-        return writer.start()
+        with local_property(self.source.sparkSession, PROPERTY, str(self._rejected.folder)):
+            return writer.start()
 
     # -- one micro-batch ----------------------------------------------------------------------
 
@@ -326,7 +336,7 @@ class Run(RunFace):
         try:
             n_rows, n_kept = self._process(df, batch)
             seconds = time.monotonic() - started
-            records = self.chain.records()
+            records = (*self.chain.records(), *self._rejected.records(batch_id))
             record = BatchRecord(
                 batch_id,
                 n_rows,
@@ -475,11 +485,21 @@ class Run(RunFace):
             raise QueryError(unknown("input", name, list(keepers)), name=name)
         return keepers[inputs[0]].late_rows(inputs[0])
 
+    def rejected(self, name: str) -> pa.Table:
+        """Return the newest values that a stream could not read; see ``RunFace.rejected``."""
+        names = rejecting_streams(self.source)
+        if name not in names:
+            raise QueryError(unknown("stream that rejects values", name, names), name=name)
+        return self._rejected.table(name, self._last_batch)
+
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""
         found = self.chain.describe(History(tuple(self.records), self.decisions))
         by_tasks = (BY_TASKS,) if self.outlet.by_tasks else ()
-        return arranged([*found, *self.steering.sections(), *notes((*self.notes, *by_tasks))])
+        rejects = rejected_notes(self._snapshot.counters.n_rejected)
+        return arranged(
+            [*found, *self.steering.sections(), *notes((*self.notes, *by_tasks, *rejects))]
+        )
 
     @property
     def records(self) -> list[BatchRecord]:

@@ -161,6 +161,22 @@ class RunFace(ABC):
         """
 
     @abstractmethod
+    def rejected(self, name: str) -> pa.Table:
+        """Return the newest values that a stream could not read, such as broken JSON.
+
+        Args:
+            name: the stream, as the engine calls it.
+
+        Returns:
+            Batch, topic, partition and offset of each value, the reason, its first bytes as text,
+            and ``n_records``: of records that were gone before they were read, how many. A stream
+            keeps its newest 10,000 values; ``eddyline_rejected_values_total`` counts all.
+
+        Raises:
+            QueryError: no source of the run rejects values, or none has the name.
+        """
+
+    @abstractmethod
     def _reworded(self, error: BaseException) -> BaseException:
         """Return the error that eddyline meant, where Spark has wrapped one."""
 

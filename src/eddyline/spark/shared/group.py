@@ -42,6 +42,8 @@ from eddyline.sql.parsing import on_one_line
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    import pyarrow as pa
+
     from eddyline.report.metrics import Metric
     from eddyline.runtime.checkpoint import Changed
     from eddyline.runtime.journal import JournalEntry
@@ -573,6 +575,10 @@ class SharedQueryRun(RunFace):
     def backlog(self) -> Backlog:
         """Return the input that waits for all the queries that run together."""
         return self.shared.run.backlog()
+
+    def rejected(self, name: str) -> pa.Table:
+        """Return the newest values that a stream could not read; see ``RunFace.rejected``."""
+        return self.shared.run.rejected(name)
 
     @property
     def decisions(self) -> tuple[JournalEntry, ...]:

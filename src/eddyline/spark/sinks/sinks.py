@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
@@ -24,9 +22,10 @@ from rich.table import Table
 from eddyline.errors import OptionError, SourceError
 from eddyline.lane.results import BlobWriter
 from eddyline.registry import checked_text, look_up
-from eddyline.spark.analysis import reason_of, table_schema
+from eddyline.spark.analysis import table_schema, why_unknown
 from eddyline.spark.sinks.files import FileSink
-from eddyline.spark.sinks.tables import DeltaSink, IcebergSink, TableSink
+from eddyline.spark.sinks.kafka import KafkaSink
+from eddyline.spark.sinks.tables import DeltaSink, IcebergSink
 from eddyline.spark.starting import GROUP, check_sink
 
 if TYPE_CHECKING:
@@ -296,17 +295,12 @@ def _check_known(kind: str) -> None:
     Spark itself looks for one when the first batch is written.
     """
     spark: Any = SparkSession.getActiveSession()
-    if spark is None or not hasattr(spark, "_jvm"):
-        return
-    sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
-    try:
-        sources.lookupDataSource(kind, spark._jsparkSession.sessionState().conf())
-    except (PySparkException, Py4JJavaError) as error:
+    if spark is not None and (why := why_unknown(spark, kind)):
         msg = (
-            f"Spark has no data source {kind!r}: {reason_of(error)} A package is given to the "
+            f"Spark has no data source {kind!r}: {why} A package is given to the "
             f"session when it starts: el.session(**{{'spark.jars.packages': '…'}})"
         )
-        raise OptionError(msg, format=kind) from error
+        raise OptionError(msg, format=kind)
 
 
 SINKS: dict[str, Any] = {
@@ -319,6 +313,7 @@ SINKS: dict[str, Any] = {
     "iceberg": IcebergSink,
     "memory": MemorySink,
     "console": ConsoleSink,
+    "kafka": KafkaSink,
 }
 """Sinks by name."""
 
@@ -329,7 +324,7 @@ def sink_of(
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
-    member: str = "",
+    query: str = "",
 ) -> Sink:
     """Return the sink that ``start`` was asked for.
 
@@ -339,7 +334,7 @@ def sink_of(
         kind: name of Spark's data source, for the sink ``format``.
         options: of Spark's writer.
         arguments: others, which only some sinks take.
-        member: name of the query, if several run together as one query of Spark's.
+        query: name of the query, which sinks need that keep a note of each batch.
 
     Raises:
         OptionError: an unknown name, a data source that Spark does not know, or arguments that are
@@ -352,10 +347,10 @@ def sink_of(
     if kind is not None:
         return FormatSink(kind, path, options)
     taken = {name: value for name, value in every.items() if value is not None}
-    made: Any = look_up("sink", SINKS, sink, group=GROUP)(**taken)
-    if isinstance(made, TableSink):
-        made.member = member
-    return cast("Sink", made)
+    taker = look_up("sink", SINKS, sink, group=GROUP)(**taken)
+    if hasattr(taker, "query"):
+        taker.query = query
+    return cast("Sink", taker)
 
 
 def folder_of(what: str, path: str | Path) -> Path:

@@ -8,8 +8,13 @@ runs readers in Python processes of its own, so this module must not keep state 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+from pyspark import TaskContext, cloudpickle
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -18,8 +23,20 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
-from eddyline.sources.source import REJECTED, Source
+from eddyline.sources.rejected import PROPERTY
+from eddyline.spark.analysis import is_known, reason_of
+from eddyline.spark.sources.kept import (
+    FIRST,
+    HIDDEN,
+    PREFIX,
+    STREAM,
+    VERSION,
+    offsets_of_batch,
+    plain_offset,
+    read_options,
+)
 
 try:  # PySpark 4.1 has neither
     from pyspark.sql.streaming.datasource import (
@@ -32,19 +49,13 @@ except ImportError:  # pragma: no cover - depends on the version
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from eddyline.sources.source import Offset
-
-PREFIX = "eddyline_"
-"""Start of the names of data sources."""
-
-VERSION = "__version"
-"""The option with the version of a table, as JSON."""
+    from eddyline.sources.source import Offset, Source
 
 
 class _Partition(InputPartition):
@@ -59,8 +70,8 @@ class SourceOfSpark(DataSource):
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         texts = {str(name).lower(): str(value) for name, value in dict(options).items()}
-        self.version = texts.pop(VERSION, None)
-        self.source = source_of(self.kind, texts)
+        self.version, self.stream = texts.get(VERSION), texts.get(STREAM)
+        self.source = read_options(self.kind, texts)
 
     @classmethod
     def name(cls) -> str:
@@ -69,8 +80,7 @@ class SourceOfSpark(DataSource):
 
     def schema(self) -> str:
         """Return the columns."""
-        ddl = self.source.ddl()
-        return f"{ddl}, {REJECTED} STRING" if self.source.rejects else ddl
+        return self.source.ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a table."""
@@ -78,7 +88,7 @@ class SourceOfSpark(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
-        return StreamReader(self.source, schema)
+        return StreamReader(self.source, schema, self.stream)
 
 
 def register(spark: SparkSession) -> None:
@@ -89,14 +99,68 @@ def register(spark: SparkSession) -> None:
         )
 
 
-def stream_of(spark: SparkSession, source: Source) -> DataFrame:
+def own_source(spark: SparkSession, kind: str, options: Mapping[str, str]) -> Source | None:
+    """Return the source of eddyline that a script names as its format; None for one of Spark's.
+
+    ``eddyline_delta`` is always a source of eddyline. ``delta`` is one unless the session has a
+    connector of that name, and ``kafka`` is one if it has ``servers``.
+
+    Raises:
+        OptionError: an unknown option, or a value out of range.
+    """
+    name = kind.lower().removeprefix(PREFIX)
+    if name not in SOURCES:
+        return None
+    is_named = kind.lower().startswith(PREFIX) or "servers" in options
+    if is_named or not (name == "kafka" or is_known(spark, name)):
+        return source_of(name, {option.lower(): text for option, text in options.items()})
+    return None
+
+
+def stream_of(spark: SparkSession, source: Source, name: str | None = None) -> DataFrame:
     """Return a source as a streaming DataFrame.
+
+    Args:
+        spark: the session.
+        source: what it reads.
+        name: of the stream in its engine, under which rejected values are kept.
 
     Raises:
         SourceError: it does not answer.
     """
     register(spark)
-    return spark.readStream.format(PREFIX + source.kind).options(**source.options).load()
+    options = _options(spark, source)
+    if name is not None and source.rejects:
+        options[STREAM] = name
+    source.check(to_arrow_schema(_schema_of(spark, source), timezone="UTC"))
+    return spark.readStream.format(PREFIX + source.kind).options(**options).load()
+
+
+def _options(spark: SparkSession, source: Source) -> dict[str, str]:
+    """Return the options of Spark's reader."""
+    shown: dict[str, str] = {}
+    hidden: dict[str, str] = {}
+    for name, text in source.options.items():
+        (hidden if source.is_handed_on(name) else shown)[name] = text
+    if "timezone" in source.names:
+        shown.setdefault("timezone", str(spark.conf.get("spark.sql.session.timeZone")))
+    if hidden or source.function is not None:
+        pickled = cloudpickle.dumps((hidden, source.function))  # type: ignore[no-untyped-call]
+        shown[HIDDEN] = b64encode(pickled).decode()
+    return shown
+
+
+def _schema_of(spark: SparkSession, source: Source) -> StructType:
+    """Return the columns of a source.
+
+    Raises:
+        OptionError: its schema cannot be read.
+    """
+    try:
+        return spark.createDataFrame([], source.ddl()).schema
+    except PySparkException as error:
+        msg = f"the columns {source.ddl()!r} cannot be read: {reason_of(error)}"
+        raise OptionError(msg, schema=source.ddl()) from error
 
 
 def table_of(spark: SparkSession, source: Source, version: Offset | None = None) -> DataFrame:
@@ -107,8 +171,18 @@ def table_of(spark: SparkSession, source: Source, version: Offset | None = None)
     """
     register(spark)
     text = json.dumps(source.version() if version is None else version)
-    reader = spark.read.format(PREFIX + source.kind).options(**source.options)
+    reader = spark.read.format(PREFIX + source.kind).options(**_options(spark, source))
     return reader.option(VERSION, text).load()
+
+
+def _folder_of_batch(stream: str) -> str | None:
+    """Return where a task of a run of eddyline's puts rejected values."""
+    task = TaskContext.get()
+    folder = None if task is None else task.getLocalProperty(PROPERTY)
+    if task is None or not folder:
+        return None
+    batch = task.getLocalProperty("streaming.sql.batchId")
+    return str(Path(folder) / quote(stream, safe="") / str(batch))
 
 
 class TableReader(DataSourceReader):
@@ -130,16 +204,23 @@ class TableReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a stream from offset to offset."""
+    """Reads a stream from offset to offset.
 
-    def __init__(self, source: Source, schema: StructType) -> None:
+    Spark writes the end of each batch into its checkpoint, but asks for the initial offset again
+    when the first batch runs again. So the end of the first batch carries its start (``FIRST``).
+    """
+
+    def __init__(self, source: Source, schema: StructType, stream: str | None) -> None:
         self._source = source
         self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._stream = stream
         self._until: Offset | None = None
+        self._initial: Offset | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query starts."""
-        return self._source.initial()
+        self._initial = self._source.initial()
+        return self._initial
 
     def getDefaultReadLimit(self) -> Any:
         """Return the most rows of a batch."""
@@ -152,14 +233,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         """Return how far the next batch reads."""
-        return self._source.latest(start, getattr(limit, "max_rows", None), self._until)
+        before = self._initial if start is None else plain_offset(start)
+        end = self._source.latest(before, getattr(limit, "max_rows", None), self._until)
+        if end == before:
+            return end if start is None else dict(start)
+        return {**end, FIRST: before} if before == self._initial else end
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the newest offset that there is."""
+        return self._source.newest_offset
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the splits of a batch."""
-        return [_Partition(split) for split in self._source.splits(start, end)]
+        first, last = offsets_of_batch(start, end)
+        return [_Partition(split) for split in self._source.splits(first, last)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
+        if self._source.rejects and self._stream is not None:
+            self._source.rejected_to = _folder_of_batch(self._stream)
         return self._source.read(partition.value, self._schema)
 
     def commit(self, end: Offset) -> None:

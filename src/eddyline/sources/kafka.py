@@ -1,0 +1,853 @@
+"""Kafka topics as a stream, read with librdkafka and without a consumer group.
+
+An offset names the next record of each partition: ``{"orders": {"0": 12, "1": 9}}``. A task reads a
+range of one partition. Only committed records are read. A partition that is new begins at its first
+record. Records that are gone are an error, or are counted (``on_loss``).
+
+Values that cannot be decoded are rejected: the task writes them, with place and reason, into the
+folder of the batch (``rejected``), so that a batch that runs again writes the same file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import re
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from eddyline.errors import OptionError, SourceError
+from eddyline.query.cql import micros_in
+from eddyline.registry import package
+from eddyline.sources.json_values import UNITS, JsonReader, Rejected, instants_of
+from eddyline.sources.rejected import Rejects
+from eddyline.sources.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from eddyline.sources.source import Offset
+
+    Decoder = Callable[[pa.BinaryArray], Any]
+    """Returns the columns of values, or the same number of rows as a table."""
+
+METADATA = {
+    "kafka_key": ("BINARY", pa.binary()),
+    "kafka_headers": (
+        "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    ),
+    "kafka_topic": ("STRING", pa.string()),
+    "kafka_partition": ("INT", pa.int32()),
+    "kafka_offset": ("BIGINT", pa.int64()),
+    "kafka_timestamp": ("TIMESTAMP", pa.timestamp("us", tz="UTC")),
+}
+"""Columns beside the value, with their types."""
+
+VALUES = ("json", "bytes", "text")
+"""How values are read, beside a function."""
+
+EARLIEST, LATEST = "earliest", "latest"
+
+READ_AT_ONCE = 10_000
+"""Records that a task takes from the client at once."""
+
+SPLIT_RECORDS = 50_000
+"""Fewest records of a range that is worth a task of its own."""
+
+MOST_SPLITS = 64
+"""Most ranges of a batch."""
+
+_POLL_S = 0.05
+_QUIET = logging.getLogger("eddyline.kafka")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+@dataclass(frozen=True)
+class Range:
+    """Records of one partition; what one task reads."""
+
+    topic: str
+    partition: int
+    first: int
+    end: int
+    is_lost: bool = False
+    """Whether the records are gone, which the task only notes."""
+
+
+class Kafka(Source):
+    """Topics of Kafka; see ``kafka``."""
+
+    kind = "kafka"
+    names = frozenset(
+        {
+            *("servers", "topic", "pattern", "value", "schema", "start", "max_per_batch"),
+            *("metadata", "on_loss", "on_reject", "timestamps", "timezone", "timeout"),
+            "rejected_to",
+        }
+    )
+    prefixes = ("kafka.",)
+    rejects = True
+
+    def __init__(self, options: Mapping[str, str], function: Decoder | None = None) -> None:
+        super().__init__(options)
+        self.function = function
+        self.rejected_to = options.get("rejected_to")
+        self.servers = self._required("servers")
+        topic, pattern = options.get("topic"), options.get("pattern")
+        if (topic is None) == (pattern is None):
+            msg = "a source of Kafka needs topic= or pattern=, and not both"
+            raise OptionError(msg, topic=topic, pattern=pattern)
+        self.topics = tuple(filter(None, re.split(r"\s*,\s*", topic or "")))
+        self.pattern = None if pattern is None else _pattern(pattern)
+        self.value = options.get("value", "json")
+        self.timeout_s = _seconds(options.get("timeout", "2 minutes"))
+        self.on_loss = _one_of("on_loss", options.get("on_loss", "error"), ("error", "count"))
+        self.on_reject = _one_of("on_reject", options.get("on_reject", "keep"), ("error", "keep"))
+        _one_of("timestamps", options.get("timestamps", "s"), tuple(UNITS))
+        self.metadata = tuple(filter(None, re.split(r"[\s,]+", options.get("metadata", ""))))
+        for name in self.metadata:
+            _one_of("metadata", name, tuple(METADATA))
+        self._start = _start(options.get("start", EARLIEST))
+        self._check_value()
+
+    def _required(self, name: str) -> str:
+        if not self.options.get(name, "").strip():
+            msg = f"a source of Kafka needs {name}=, such as servers='host:9092'"
+            raise OptionError(msg, option=name)
+        return self.options[name]
+
+    def _check_value(self) -> None:
+        schema = self.options.get("schema")
+        if self.value in ("bytes", "text"):
+            if schema is not None:
+                msg = f"value={self.value!r} gives the one column value; leave out schema="
+                raise OptionError(msg, schema=schema)
+        elif schema is None:
+            msg = (
+                f"value={self.value!r} needs the columns of a value: "
+                f"schema='id LONG, ts TIMESTAMP, total DOUBLE'"
+            )
+            raise OptionError(msg, value=self.value)
+        elif self.value not in (*VALUES, "function") and ":" not in self.value:
+            _one_of("value", self.value, (*VALUES, "module:function"))
+
+    @property
+    def most_rows(self) -> int | None:
+        """Most rows of a batch; see ``Source``."""
+        text = self.options.get("max_per_batch")
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < 1:
+            msg = f"max_per_batch is a number of rows from 1 on, got {text!r}"
+            raise OptionError(msg, max_per_batch=text)
+        return int(text)
+
+    def ddl(self) -> str:
+        """Return the columns."""
+        value = {"bytes": "value BINARY", "text": "value STRING"}.get(self.value)
+        columns = [value or self.options["schema"]]
+        return ", ".join([*columns, *(f"{name} {METADATA[name][0]}" for name in self.metadata)])
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise OptionError if values cannot give the columns."""
+        if self.value == "json":
+            self._json(schema).check()
+
+    # -- offsets ----------------------------------------------------------------------------------
+
+    def initial(self) -> Offset:
+        """Return where a new query starts."""
+        if isinstance(self._start, dict):
+            return self._start_offsets(self._start)
+        partitions = self._partitions()
+        if isinstance(self._start, str):
+            return self._offsets(partitions, self._start)
+        ends = self._offsets(partitions, LATEST)
+        # A partition without a record from the instant on starts at its end.
+        return _per_partition(
+            self._offsets(partitions, self._start),
+            lambda topic, partition, offset: ends[topic][partition] if offset < 0 else offset,
+        )
+
+    def _start_offsets(self, asked: Mapping[str, Mapping[str, Any]]) -> Offset:
+        """Return offsets that the user gave; other partitions start at their first record."""
+        partitions = self._partitions()
+        for topic, offsets in asked.items():
+            for partition in offsets:
+                if partition not in map(str, partitions.get(topic, ())):
+                    listed = ", ".join(f"{t} ({len(p)})" for t, p in partitions.items())
+                    msg = (
+                        f"start names partition {partition} of topic {topic!r}; there are {listed}"
+                    )
+                    raise OptionError(msg, topic=topic, partition=partition)
+        first, last = self._offsets(partitions, EARLIEST), self._offsets(partitions, LATEST)
+        words = {EARLIEST: first, LATEST: last}
+
+        def chosen(topic: str, partition: str, offset: int) -> int:
+            start = asked.get(topic, {}).get(partition, offset)
+            return words[start][topic][partition] if start in words else int(start)
+
+        return _per_partition(first, chosen)
+
+    def latest(self, start: Offset | None, most_rows: int | None, until: Offset | None) -> Offset:
+        """Return how far a batch may read."""
+        ends = self._offsets(self._partitions(), LATEST)
+        self.newest_offset = {topic: dict(partitions) for topic, partitions in ends.items()}
+        before = start or {}
+        for topic in before:
+            if topic not in ends:
+                if self.on_loss == "error":
+                    raise _gone(f"topic {topic!r} is no longer there", topic=topic)
+                ends[topic] = before[topic]
+        for topic, offsets in before.items():
+            for partition, offset in offsets.items():
+                end = ends[topic].get(partition)
+                if end is None or end < offset:
+                    if self.on_loss == "error":
+                        what = f"ends at {end}" if end is not None else "is not there"
+                        raise _gone(
+                            f"partition {partition} of topic {topic!r} {what}, and the query has "
+                            f"read up to {offset}: the topic was made anew",
+                            topic=topic,
+                        )
+                    ends[topic][partition] = offset
+        if until is not None:
+            ends = _per_partition(
+                ends, lambda topic, partition, end: min(end, until.get(topic, {}).get(partition, 0))
+            )
+            # What the query has read stays read: a partition may be newer than the end.
+            ends = _per_partition(
+                ends,
+                lambda topic, partition, end: max(end, before.get(topic, {}).get(partition, 0)),
+            )
+        return ends if most_rows is None else _limited(before, ends, most_rows)
+
+    def splits(self, start: Offset, end: Offset) -> Sequence[Range]:
+        """Return the ranges that tasks read."""
+        ranges = [
+            Range(topic, int(partition), int(start.get(topic, {}).get(partition, 0)), last)
+            for topic, offsets in end.items()
+            for partition, last in offsets.items()
+            if last > int(start.get(topic, {}).get(partition, 0))
+        ]
+        if not ranges:
+            return []
+        partitions: dict[str, list[int]] = {}
+        for part in ranges:
+            partitions.setdefault(part.topic, []).append(part.partition)
+        firsts = self._offsets(self._still_there(partitions), EARLIEST)
+        pieces: list[Range] = []
+        n_records = sum(part.end - part.first for part in ranges)
+        size = max(SPLIT_RECORDS, -(-n_records // MOST_SPLITS))
+        for part in ranges:
+            is_new = str(part.partition) not in start.get(part.topic, {})
+            first = firsts.get(part.topic, {}).get(str(part.partition), part.end)
+            pieces += self._pieces(part, first, size, is_new=is_new)
+        return pieces
+
+    def _still_there(self, partitions: Mapping[str, list[int]]) -> dict[str, list[int]]:
+        there = self._partitions()
+        for topic, numbers in partitions.items():
+            lost = [number for number in numbers if number not in there.get(topic, ())]
+            if lost and self.on_loss == "error":
+                raise _gone(
+                    f"partitions {lost} of topic {topic!r} are no longer there", topic=topic
+                )
+        return {
+            topic: kept
+            for topic, numbers in partitions.items()
+            if (kept := [number for number in numbers if number in there.get(topic, ())])
+        }
+
+    def _pieces(self, part: Range, first: int, size: int, *, is_new: bool) -> list[Range]:
+        """Return a range in pieces; ``first`` is the first record that the partition still has."""
+        lost_end = min(first, part.end)
+        pieces = []
+        if lost_end > part.first and not is_new:
+            if self.on_loss == "error":
+                raise _gone(
+                    f"records {part.first:,} to {lost_end - 1:,} of partition {part.partition} of "
+                    f"topic {part.topic!r} are gone (retention or deletion)",
+                    topic=part.topic,
+                )
+            pieces = [Range(part.topic, part.partition, part.first, lost_end, is_lost=True)]
+        start = max(part.first, lost_end)
+        n_pieces = max(1, (part.end - start) // size)
+        bounds = np.linspace(start, part.end, n_pieces + 1).astype(np.int64).tolist()
+        pieces += [
+            Range(part.topic, part.partition, low, high)
+            for low, high in itertools.pairwise(bounds)
+            if high > low
+        ]
+        return pieces
+
+    def _partitions(self) -> dict[str, list[int]]:
+        """Return the partitions of each topic.
+
+        Raises:
+            SourceError: the broker does not answer, or a topic is missing.
+        """
+        names = self._asked(lambda admin, wait_s: admin.list_topics(timeout=wait_s)).topics
+        if self.pattern is not None:
+            chosen = [name for name in names if self.pattern.fullmatch(name)]
+        else:
+            chosen = [name for name in self.topics if name in names]
+        if missing := [name for name in self.topics if name not in names]:
+            shown = ", ".join(sorted(name for name in names if not name.startswith("__"))[:20])
+            msg = (
+                f"there is no topic {', '.join(map(repr, missing))} at {self.servers}; topics: "
+                f"{shown or 'none'}. Make the topic, or correct topic="
+            )
+            if self.on_loss == "error" or not chosen:
+                raise SourceError(msg, topic=missing[0])
+        return {name: sorted(names[name].partitions) for name in sorted(chosen)}
+
+    def _offsets(self, partitions: Mapping[str, Sequence[int]], where: str | int) -> Offset:
+        """Return an offset of each partition: the first, the end, or that of an instant (ms)."""
+        client = client_package("confluent_kafka")
+        spec = client_package("confluent_kafka.admin").OffsetSpec
+        if where == EARLIEST:
+            wanted = spec.earliest()
+        elif where == LATEST:
+            wanted = spec.latest()
+        else:
+            wanted = spec.for_timestamp(where)
+        asked = {
+            client.TopicPartition(topic, number): wanted
+            for topic, numbers in partitions.items()
+            for number in numbers
+        }
+        if not asked:
+            return {topic: {} for topic in partitions}
+
+        def ask(admin: Any, wait_s: float) -> dict[Any, int]:
+            futures = admin.list_offsets(
+                asked,
+                isolation_level=client.IsolationLevel.READ_COMMITTED,
+                request_timeout=wait_s,
+            )
+            return {place: future.result().offset for place, future in futures.items()}
+
+        offsets: Offset = {topic: {} for topic in partitions}
+        for place, offset in self._asked(ask).items():
+            offsets[place.topic][str(place.partition)] = offset
+        return offsets
+
+    def _asked(self, ask: Callable[[Any, float], Any]) -> Any:
+        """Return the answer of the broker; asks again until the time is over.
+
+        Raises:
+            SourceError: it does not answer.
+        """
+        client = client_package("confluent_kafka")
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            left_s = max(0.5, min(deadline - time.monotonic(), 30.0))
+            try:
+                return ask(_admin(self._settings()), left_s)
+            except client.KafkaException as error:
+                if _is_final(error) or time.monotonic() > deadline:
+                    raise self._away(error) from None
+                time.sleep(min(1.0, left_s))
+
+    def _away(self, error: Exception) -> SourceError:
+        reason = reason_in(error)
+        msg = (
+            f"Kafka at {self.servers} does not answer: {reason}. See that servers= is right and "
+            f"that the broker can be reached; a longer timeout= waits longer than "
+            f"{self.timeout_s:.0f} s"
+        )
+        return SourceError(msg, servers=self.servers)
+
+    def _settings(self) -> dict[str, Any]:
+        handed_on = {
+            name.removeprefix("kafka."): value
+            for name, value in self.options.items()
+            if name.startswith("kafka.")
+        }
+        return {"bootstrap.servers": self.servers, **handed_on}
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def read(self, split: Range, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a range; values that cannot be decoded are rejected."""
+        with Rejects(self, f"{split.topic}-{split.partition}-{split.first}") as rejects:
+            if split.is_lost:
+                rejects.lost(split.topic, split.partition, split.first, split.end)
+                return
+            value_schema = pa.schema(list(schema)[: len(schema) - len(self.metadata)])
+            for records in self._records(split):
+                yield self._batch(records, value_schema, schema, rejects)
+
+    def _batch(
+        self, records: Sequence[Any], value_schema: pa.Schema, schema: pa.Schema, rejects: Rejects
+    ) -> pa.RecordBatch:
+        values = [record.value() for record in records]
+        positions = [position for position, value in enumerate(values) if value is not None]
+        # A record without a value (a tombstone) is a row of NULLs.
+        is_null = len(positions) < len(values)
+        texts = [values[position] for position in positions] if is_null else values
+        columns, rejected = self._decoded(texts, value_schema)
+        if rejected:
+            wrong = {document.position for document in rejected}
+            for document in rejected:
+                record = records[positions[document.position]]
+                rejects.add(
+                    record.topic(),
+                    record.partition(),
+                    record.offset(),
+                    document.reason,
+                    record.value(),
+                )
+            positions = [p for number, p in enumerate(positions) if number not in wrong]
+            kept = sorted({*positions, *(p for p, value in enumerate(values) if value is None)})
+        else:
+            kept = list(range(len(values)))
+        if is_null:
+            rows = np.full(len(values), -1)
+            rows[positions] = np.arange(len(positions))
+            places = pa.array(rows[kept], mask=rows[kept] < 0)
+            columns = [column.take(places) for column in columns]
+        if self.metadata:
+            rest = records if len(kept) == len(records) else [records[p] for p in kept]
+            columns = [*columns, *(_metadata(name, rest) for name in self.metadata)]
+        return pa.RecordBatch.from_arrays(
+            [column.cast(kind) for column, kind in zip(columns, schema.types, strict=True)],
+            schema=schema,
+        )
+
+    def _decoded(
+        self, values: list[bytes], schema: pa.Schema
+    ) -> tuple[list[pa.Array], Sequence[Any]]:
+        """Return the columns of values, and the values that were rejected."""
+        if self.value == "bytes":
+            return [pa.array(values, pa.binary())], ()
+        if self.value == "json":
+            batch, rejected = self._json(schema).read(values)
+            return batch.columns, rejected
+        if self.value == "text":
+            return _texts(values)
+        return _call(self._function(), values, schema), ()
+
+    def _json(self, schema: pa.Schema) -> JsonReader:
+        timezone = self.options.get("timezone", "UTC")
+        key = (schema, self.options.get("timestamps", "s"), timezone)
+        if _READERS.get("key") != key:
+            _READERS.update(key=key, reader=JsonReader(*key))
+        reader: JsonReader = _READERS["reader"]
+        return reader
+
+    def _function(self) -> Decoder:
+        if self.function is None:
+            module, _, name = self.value.partition(":")
+            try:
+                self.function = getattr(import_module(module), name)
+            except (ImportError, AttributeError) as error:
+                msg = f"value={self.value!r} cannot be imported in a worker: {error}"
+                raise SourceError(msg, value=self.value) from error
+        function: Decoder = self.function
+        return function
+
+    def _records(self, split: Range) -> Iterator[list[Any]]:
+        """Yield the records of a range, some at once.
+
+        Raises:
+            SourceError: the broker does not answer for as long as ``timeout``.
+        """
+        reader = _reader(self._settings(), self.timeout_s)
+        yield from reader.read(split)
+
+
+def _texts(values: list[bytes]) -> tuple[list[pa.Array], list[Rejected]]:
+    """Return the texts of values, and the values that are not UTF-8."""
+    try:
+        return [pa.array(values, pa.binary()).cast(pa.string())], []
+    except pa.ArrowInvalid:
+        rejected, texts = [], []
+        for position, value in enumerate(values):
+            try:
+                texts.append(value.decode())
+            except UnicodeDecodeError as error:
+                reason = f"text is not UTF-8: {error.reason} (byte {error.start})"
+                rejected.append(Rejected(position, reason))
+        return [pa.array(texts, pa.string())], rejected
+
+
+_READERS: dict[str, Any] = {}
+"""The JSON reader that a worker used last."""
+
+
+def _call(function: Decoder, values: list[bytes], schema: pa.Schema) -> list[pa.Array]:
+    """Return the columns that a function of the user's makes of values.
+
+    Raises:
+        SourceError: it fails, or returns other columns or another number of rows.
+    """
+    name = getattr(function, "__name__", "value")
+    try:
+        result = function(pa.array(values, pa.binary()))
+    except Exception as error:
+        msg = f"value function {name!r} raised {type(error).__name__}: {error}"
+        raise SourceError(msg, function=name) from error
+    arrays = result if isinstance(result, dict) else None
+    if isinstance(result, (pa.Table, pa.RecordBatch)):
+        arrays = {column: result[column] for column in result.schema.names}
+    if arrays is None or {*arrays} != {*schema.names}:
+        got = sorted(arrays) if arrays is not None else type(result).__name__
+        msg = (
+            f"value function {name!r} returns a table or a dict of arrays with the columns "
+            f"{', '.join(schema.names)}, got {got}"
+        )
+        raise SourceError(msg, function=name)
+    columns = []
+    for field in schema:
+        column = arrays[field.name]
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        if len(column) != len(values):
+            msg = f"value function {name!r} returned {len(column)} rows for {len(values)} values"
+            raise SourceError(msg, function=name)
+        columns.append(pa.array(column).cast(field.type))
+    return columns
+
+
+def _metadata(name: str, records: Sequence[Any]) -> pa.Array:
+    """Return a column beside the value."""
+    kind = METADATA[name][1]
+    if name == "kafka_timestamp":
+        # Type 0 says that the record has no time.
+        instants = [None if t[0] == 0 else t[1] * 1_000 for t in (r.timestamp() for r in records)]
+        return pa.array(instants, pa.int64()).cast(kind)
+    if name == "kafka_headers":
+        headers = [
+            None
+            if (pairs := record.headers()) is None
+            else [{"key": k, "value": v} for k, v in pairs]
+            for record in records
+        ]
+        return pa.array(headers, kind)
+    getter = name.removeprefix("kafka_")
+    return pa.array([getattr(record, getter)() for record in records], kind)
+
+
+# -- clients --------------------------------------------------------------------------------------
+
+_CLIENTS: dict[str, tuple[Any, Any]] = {}
+"""By what it is for: the settings and the client of this process."""
+
+
+def client_package(module: str) -> Any:
+    """Return a module of the client's package.
+
+    Raises:
+        PluginError: it is not installed.
+    """
+    return package(module, ("Kafka", "kafka"))
+
+
+def _kept(role: str, settings: dict[str, Any], make: Callable[[], Any]) -> Any:
+    if role not in _CLIENTS or _CLIENTS[role][0] != settings:
+        _CLIENTS[role] = settings, make()
+    return _CLIENTS[role][1]
+
+
+def _admin(settings: dict[str, Any]) -> Any:
+    def make() -> Any:
+        return opened(client_package("confluent_kafka.admin").AdminClient, settings)
+
+    return _kept("admin", settings, make)
+
+
+def opened(make: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    """Return a client.
+
+    Raises:
+        OptionError: a setting is unknown or wrong.
+    """
+    try:
+        return make(settings, logger=_QUIET)
+    except client_package("confluent_kafka").KafkaException as error:
+        msg = f"settings of Kafka: {reason_in(error)}"
+        raise OptionError(msg) from None
+
+
+def _reader(settings: dict[str, Any], timeout_s: float) -> _PartitionReader:
+    reader: _PartitionReader = _kept("reader", settings, lambda: _PartitionReader(settings))
+    reader.timeout_s = timeout_s
+    return reader
+
+
+class _PartitionReader:
+    """Reads ranges of partitions in one process, one range after the other."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        client = client_package("confluent_kafka")
+        defaults = {
+            "group.id": "eddyline",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 50,
+            "queued.min.messages": 2 * READ_AT_ONCE,
+            "queued.max.messages.kbytes": 65_536,
+        }
+        self._client = client
+        self._consumer = opened(client.Consumer, {**defaults, **settings})
+        self._place: tuple[str, int, int] | None = None
+        self._ahead: list[Any] = []
+        """Records after the last range that the client has handed out."""
+        self.timeout_s = 120.0
+
+    def read(self, split: Range) -> Iterator[list[Any]]:
+        """Yield the records of a range.
+
+        Raises:
+            SourceError: records are gone, or the broker does not answer.
+        """
+        ahead: list[Any] = []
+        if self._place == (split.topic, split.partition, split.first):
+            ahead = self._ahead
+        else:
+            place = self._client.TopicPartition(split.topic, split.partition, split.first)
+            self._consumer.assign([place])
+        self._place, self._ahead = None, []
+        position, deadline = split.first, time.monotonic() + self.timeout_s
+        while True:
+            records, at_end, position = self._sorted_out(ahead, split, position)
+            if records:
+                deadline = time.monotonic() + self.timeout_s
+                yield records
+            if at_end or position >= split.end:
+                break
+            if time.monotonic() > deadline:
+                msg = (
+                    f"Kafka gave no record of partition {split.partition} of topic {split.topic!r} "
+                    f"from {position:,} on for {self.timeout_s:.0f} s; see that the broker can be "
+                    f"reached, then start the query again: nothing is lost"
+                )
+                raise SourceError(msg, topic=split.topic)
+            n_left = min(READ_AT_ONCE, split.end - position)
+            ahead = self._consumer.consume(n_left, _POLL_S)
+        self._place = (split.topic, split.partition, split.end)
+
+    def _sorted_out(
+        self, handed: list[Any], split: Range, position: int
+    ) -> tuple[list[Any], bool, int]:
+        """Return the records of the range among those handed out, and how far the range is read."""
+        records: list[Any] = []
+        for number, record in enumerate(handed):
+            error = record.error()
+            if error is not None:
+                if error.code() == self._client.KafkaError._PARTITION_EOF:
+                    position = max(position, record.offset())
+                    continue
+                raise self._failure(error, split, position)
+            if record.offset() >= split.end:
+                self._ahead = handed[number:]
+                return records, True, split.end
+            if record.offset() >= split.first:
+                records.append(record)
+                position = record.offset() + 1
+        return records, False, position
+
+    def _failure(self, error: Any, split: Range, position: int) -> Exception:
+        codes = self._client.KafkaError
+        if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
+            return _gone(
+                f"records from {position:,} on of partition {split.partition} of topic "
+                f"{split.topic!r} are gone",
+                topic=split.topic,
+            )
+        msg = (
+            f"partition {split.partition} of topic {split.topic!r} cannot be read from "
+            f"{position:,} on: {error.str()}"
+        )
+        return SourceError(msg, topic=split.topic)
+
+
+def _is_final(error: Exception) -> bool:
+    """Return whether the broker would give the same error again."""
+    cause = error.args[0] if error.args else None
+    name = getattr(cause, "name", lambda: "")()
+    return name in {
+        "_AUTHENTICATION",
+        "SASL_AUTHENTICATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "_SSL",
+        "_RESOLVE_FATAL",
+    }
+
+
+def reason_in(error: Exception) -> str:
+    """Return the words of an error of the client."""
+    cause = error.args[0] if error.args else error
+    return str(getattr(cause, "str", lambda: cause)())
+
+
+def _gone(what: str, **facts: Any) -> SourceError:
+    msg = (
+        f"{what}. Give on_loss='count' to go on with what is left (run.rejected() lists what was "
+        f"lost), or start the query with a new checkpoint"
+    )
+    return SourceError(msg, **facts)
+
+
+def _per_partition(offsets: Offset, change: Callable[[str, str, int], int]) -> Offset:
+    return {
+        topic: {
+            partition: change(topic, partition, offset) for partition, offset in partitions.items()
+        }
+        for topic, partitions in offsets.items()
+    }
+
+
+def _limited(start: Offset, ends: Offset, most_rows: int) -> Offset:
+    """Return ends with at most so many records in all, in proportion to what waits."""
+    waiting = {
+        (topic, partition): max(0, end - int(start.get(topic, {}).get(partition, 0)))
+        for topic, partitions in ends.items()
+        for partition, end in partitions.items()
+    }
+    total = sum(waiting.values())
+    if total <= most_rows:
+        return ends
+    shares = {place: n * most_rows // total for place, n in waiting.items()}
+    rest = most_rows - sum(shares.values())
+    # What division leaves goes to the partitions with most records, one each.
+    for place in sorted(waiting, key=lambda place: (-waiting[place], place))[:rest]:
+        shares[place] += 1
+    return _per_partition(
+        ends,
+        lambda topic, partition, _: (
+            int(start.get(topic, {}).get(partition, 0)) + shares[(topic, partition)]
+        ),
+    )
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+def kafka(
+    servers: str,
+    topic: str | Sequence[str] | None = None,
+    *,
+    pattern: str | None = None,
+    value: str | Decoder = "json",
+    schema: str | None = None,
+    start: str | Mapping[str, Mapping[int, int]] = EARLIEST,
+    max_per_batch: int | None = None,
+    metadata: Sequence[str] = (),
+    on_loss: str = "error",
+    on_reject: str = "keep",
+    timestamps: str = "s",
+    timeout: str = "2 minutes",
+    settings: Mapping[str, Any] | None = None,
+) -> Kafka:
+    """Return topics of Kafka as a source, for ``engine.stream``.
+
+    Args:
+        servers: brokers, such as ``host:9092``; several are separated by commas.
+        topic: one topic or several.
+        pattern: a regular expression that names of topics match as a whole, in place of ``topic``.
+            Topics that come later are read from their first record on.
+        value: ``json`` (an object of ``schema``), ``bytes`` or ``text`` (one column ``value``), or
+            a function of an Arrow array of values that returns the columns of ``schema``; also as
+            ``module:function``.
+        schema: the columns of a value, as Spark's DDL. A column that is NOT NULL must be there.
+        start: where a new query starts: ``earliest``, ``latest``, an instant such as
+            ``2026-11-30T12:00:00Z``, or offsets by topic and partition. A query that goes on from
+            its checkpoint ignores it.
+        max_per_batch: most records of a micro-batch; needs PySpark 4.2.
+        metadata: columns beside the value, of ``kafka_key``, ``kafka_headers``, ``kafka_topic``,
+            ``kafka_partition``, ``kafka_offset`` and ``kafka_timestamp``.
+        on_loss: ``error`` if records or topics are gone before they were read, or ``count``.
+        on_reject: ``keep`` values that cannot be decoded (``run.rejected``), or ``error``.
+        timestamps: unit of JSON numbers that are instants: ``s``, ``ms`` or ``us``.
+        timeout: how long a broker may be away before the query fails.
+        settings: of librdkafka, such as ``{"security.protocol": "SASL_SSL"}``.
+
+    Raises:
+        OptionError: a value is unknown, missing or out of range.
+    """
+    texts: dict[str, Any] = {
+        "servers": servers,
+        "topic": topic if topic is None or isinstance(topic, str) else ",".join(topic),
+        "pattern": pattern,
+        "value": "function" if callable(value) else value,
+        "schema": schema,
+        "start": start if isinstance(start, str) else json.dumps(start),
+        "max_per_batch": max_per_batch,
+        "metadata": ",".join(metadata),
+        "on_loss": on_loss,
+        "on_reject": on_reject,
+        "timestamps": timestamps,
+        "timeout": timeout,
+    }
+    texts |= {f"kafka.{name}": value for name, value in (settings or {}).items()}
+    options = {name: str(text) for name, text in texts.items() if text is not None}
+    source = Kafka(options, value if callable(value) else None)
+    _ = source.most_rows
+    return source
+
+
+def _one_of(name: str, value: str, choices: Sequence[str]) -> str:
+    if value not in choices:
+        msg = f"{name} is one of {', '.join(choices)}, got {value!r}"
+        raise OptionError(msg, option=name)
+    return value
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        msg = f"pattern {text!r} is no regular expression: {error}"
+        raise OptionError(msg, pattern=text) from None
+
+
+def _seconds(text: str) -> float:
+    micros = micros_in(text)
+    if micros is None or micros <= 0:
+        msg = f"timeout is a span such as '2 minutes', got {text!r}"
+        raise OptionError(msg, timeout=text)
+    return micros / 1e6
+
+
+def _start(text: str) -> str | int | dict[str, Any]:
+    """Return where a new query starts: a word, an instant (ms since 1970), or offsets."""
+    if text in (EARLIEST, LATEST):
+        return text
+    advice = (
+        f"start is {EARLIEST}, {LATEST}, an instant such as 2026-11-30T12:00:00Z, or offsets such "
+        f'as {{"orders": {{"0": 5}}}}, got {text!r}'
+    )
+    if text.lstrip().startswith("{"):
+        try:
+            offsets = json.loads(text)
+            assert all(
+                start in (EARLIEST, LATEST) or int(start) >= 0
+                for partitions in offsets.values()
+                for start in partitions.values()
+            )
+        except (ValueError, AttributeError, TypeError, AssertionError):
+            raise OptionError(advice, start=text) from None
+        return {
+            topic: {str(p): o for p, o in partitions.items()}
+            for topic, partitions in offsets.items()
+        }
+    try:
+        instant = instants_of(pa.array([text]), "UTC")
+    except ValueError:
+        raise OptionError(advice, start=text) from None
+    return int(instant.cast(pa.int64())[0].as_py()) // 1_000
