@@ -52,6 +52,7 @@ CONTENTS = {
         "docs/tutorials/detection_with_sigma",
         "docs/tutorials/features_for_serving",
         "docs/tutorials/fleet_of_vessels",
+        "docs/tutorials/kafka_to_lakehouse",
         "docs/how_it_works",
     ],
     "What it does": [
@@ -64,6 +65,7 @@ CONTENTS = {
         "docs/models",
         "docs/change_detection",
         "docs/evidence",
+        "docs/kafka",
         "docs/lane",
     ],
     "Running it": [

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.window_join import window_join
     from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
+    from eddyline.spark.sources.data_source import register_sources
 
 __version__ = "0.1.0"
 
@@ -41,6 +42,7 @@ _ON_USE = {
     "kafka": "eddyline.sources.kafka",
     "models": "eddyline.models",
     "prometheus_text": "eddyline.report.metrics",
+    "register_sources": "eddyline.spark.sources.data_source",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
     "window_aggregate": "eddyline.spark.aggregates.window_aggregate",
@@ -63,6 +65,7 @@ __all__ = [
     "models",
     "predicate",
     "prometheus_text",
+    "register_sources",
     "session",
     "sigma",
     "sql_predicate",

@@ -170,7 +170,7 @@ _OF_SINKS = dict.fromkeys(
 )
 QUERY_OPTIONS = (
     "sink",
-    *(name for name in _OF_SINKS if name == "catalog" or name not in SINK_MAPPINGS.values()),
+    *(name for name in _OF_SINKS if name not in ("options", "settings", "storage")),
     *("checkpoint", "trigger"),
 )
 """Options of a query in WITH: arguments of ``Query.start``."""

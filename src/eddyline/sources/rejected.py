@@ -8,9 +8,11 @@ once. ``RejectedValues`` counts the values of a batch once it is safe and keeps 
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote, unquote
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 10_000
 """Values of a stream that are kept; of more, the oldest go."""
+
+MOST_OF_A_SPLIT = 1_000
+"""Values of a split that are kept; others are counted."""
 
 SHOWN_BYTES = 1_000
 """Bytes of a value that are kept."""
@@ -51,6 +56,7 @@ class RejectedValue(msgspec.Struct):
     value: str | None = None
     """The first bytes of the value; what is not UTF-8 is escaped."""
     n_records: int = 1
+    """Records that are meant; 0: nobody knows how many."""
 
 
 SCHEMA = pa.schema(
@@ -65,6 +71,19 @@ SCHEMA = pa.schema(
     ]
 )
 """The columns of rejected values."""
+
+
+def file_name(name: str) -> str:
+    """Return the name of a file or folder for a name of any signs and any length."""
+    quoted = _NO_FILE_NAME.sub(lambda sign: quote(sign[0], safe="").replace(".", "%2E"), name)
+    if len(quoted.encode()) <= _MOST_BYTES_OF_A_NAME:
+        return quoted
+    return f"{quoted[:40]}%20{blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+_NO_FILE_NAME = re.compile(r"[^\w.-]|^\.")
+_MOST_BYTES_OF_A_NAME = 200
+"""File systems take 255 bytes; endings come on top."""
 
 
 class Rejects:
@@ -89,7 +108,9 @@ class Rejects:
         if kind is None and self._values:
             self._write()
 
-    def add(self, topic: str, partition: int, offset: int, reason: str, value: bytes) -> None:
+    def add(
+        self, topic: str, partition: int, offset: int, reason: str, value: bytes | None
+    ) -> None:
         """Reject a value.
 
         Raises:
@@ -105,13 +126,27 @@ class Rejects:
                 f"values, or read the source by engine.stream(…)"
             )
             raise SourceError(msg, topic=topic, offset=offset)
-        shown = value[:SHOWN_BYTES].decode(errors="backslashreplace")
+        if len(self._values) >= MOST_OF_A_SPLIT:
+            self._count(topic, partition, offset)
+            return
+        shown = None if value is None else value[:SHOWN_BYTES].decode(errors="backslashreplace")
         self._values.append(RejectedValue(topic, partition, offset, reason, shown))
+
+    def _count(self, topic: str, partition: int, offset: int) -> None:
+        """Count a value of a split that has rejected too many to keep them all."""
+        if len(self._values) == MOST_OF_A_SPLIT:
+            reason = f"values after {MOST_OF_A_SPLIT:,} rejected ones of a task are only counted"
+            self._values.append(RejectedValue(topic, partition, offset, reason, None, 0))
+        self._values[-1].n_records += 1
 
     def lost(self, topic: str, partition: int, first: int, end: int) -> None:
         """Note records that are gone."""
         if self._source.rejected_to is not None:
-            reason = f"records {first:,} to {end - 1:,} were gone before they were read"
+            reason = (
+                f"records {first:,} to {end - 1:,} were gone before they were read"
+                if end > first
+                else f"the partition was made anew; record {first:,} and later ones may be lost"
+            )
             value = RejectedValue(topic, partition, first, reason, None, end - first)
             self._values.append(value)
 
@@ -121,7 +156,7 @@ class Rejects:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             content = b"\n".join(map(msgspec.json.encode, self._values))
-            replace_file(folder / f"{quote(self._name, safe='')}.json", content)
+            replace_file(folder / f"{file_name(self._name)}.json", content)
         except OSError as error:
             msg = f"rejected values cannot be written to {folder}: {error}; make room or rights"
             raise SourceError(msg, path=str(folder)) from error
@@ -176,24 +211,42 @@ class RejectedValues:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._n_kept: dict[str, dict[int, int]] = {}
+        """Values that are kept, by the folder's name of a stream and by batch."""
         self._tables: dict[str, pa.Table] | None = None
-        """The values by stream, once the folder is gone."""
+        """The values by the folder's name of a stream, once the folder is gone."""
 
     def keep_in_memory(self) -> None:
         """Keep the values of a run whose folder goes with it."""
         if self._tables is None:
             self._tables = {
-                unquote(stream.name): _table(stream, _batches(stream)) for stream in self._streams()
+                stream.name: _table(stream, _batches(stream)) for stream in self._streams()
             }
 
     def records(self, batch_id: int) -> Iterator[RejectedRecord]:
         """Yield what each stream rejected in a batch that is safe; older values go."""
         for stream in self._streams():
-            batches = _batches(stream)
-            n_rejected = sum(value.n_records for value in _values(stream / str(batch_id)))
-            yield RejectedRecord(f"{COMPONENT}{unquote(stream.name)}", n_rejected)
-            if n_rejected:
-                _let_go(stream, batches)
+            values = _values(stream / str(batch_id))
+            yield RejectedRecord(
+                f"{COMPONENT}{unquote(stream.name)}", sum(value.n_records for value in values)
+            )
+            if values:
+                self._keep_newest(stream, batch_id, len(values))
+
+    def _keep_newest(self, stream: Path, batch_id: int, n_values: int) -> None:
+        """Remove the oldest batches of a stream that has more values than are kept."""
+        if stream.name not in self._n_kept:
+            self._n_kept[stream.name] = {
+                batch: len(_values(stream / str(batch))) for batch in _batches(stream)
+            }
+        n_kept = self._n_kept[stream.name]
+        n_kept[batch_id] = n_values
+        n_all = sum(n_kept.values())
+        for batch in sorted(n_kept):
+            if n_all <= MOST_KEPT or batch >= batch_id:
+                break
+            n_all -= n_kept.pop(batch)
+            shutil.rmtree(stream / str(batch), ignore_errors=True)
 
     def table(self, name: str, last_batch: int) -> pa.Table:
         """Return the newest values that a stream rejected, in the order of batches.
@@ -201,24 +254,19 @@ class RejectedValues:
         A stream that has rejected nothing has an empty table.
         """
         if self._tables is not None:
-            tables = self._tables
-        else:
-            # Values of a later batch are of one that has not ended.
-            tables = {
-                unquote(stream.name): _table(
-                    stream, [n for n in _batches(stream) if n <= last_batch]
-                )
-                for stream in self._streams()
-            }
-        return tables.get(name, SCHEMA.empty_table())
+            return self._tables.get(file_name(name), SCHEMA.empty_table())
+        stream = self.folder / file_name(name)
+        # Values of a later batch are of one that has not ended.
+        return _table(stream, [batch for batch in _batches(stream) if batch <= last_batch])
 
     def _streams(self) -> list[Path]:
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
 
 
-def _batches(stream: Path, last: int | None = None) -> list[int]:
-    numbers = sorted(int(batch.name) for batch in stream.iterdir() if batch.name.isdecimal())
-    return [number for number in numbers if last is None or number <= last]
+def _batches(stream: Path) -> list[int]:
+    if not stream.is_dir():
+        return []
+    return sorted(int(batch.name) for batch in stream.iterdir() if batch.name.isdecimal())
 
 
 def _table(stream: Path, batches: list[int]) -> pa.Table:
@@ -230,17 +278,16 @@ def _table(stream: Path, batches: list[int]) -> pa.Table:
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
-def _values(batch: Path) -> Iterator[RejectedValue]:
+def _values(batch: Path) -> list[RejectedValue]:
+    """Return the values of a batch by their place.
+
+    A batch that runs again may be cut in other places, if records went meanwhile. So a place counts
+    once, whatever the files of its tasks are.
+    """
     decoder = msgspec.json.Decoder(RejectedValue)
-    for file in sorted(batch.glob("*.json")):
+    values: dict[tuple[str, int, int], RejectedValue] = {}
+    for file in batch.glob("*.json"):
         with suppress(OSError):  # an older one that goes meanwhile
-            yield from map(decoder.decode, file.read_bytes().splitlines())
-
-
-def _let_go(stream: Path, batches: list[int]) -> None:
-    """Remove the oldest batches of a stream that has more values than are kept."""
-    n_kept = 0
-    for batch in reversed(batches):
-        n_kept += sum(1 for _ in _values(stream / str(batch)))
-        if n_kept > MOST_KEPT and batch != batches[-1]:
-            shutil.rmtree(stream / str(batch), ignore_errors=True)
+            for value in map(decoder.decode, file.read_bytes().splitlines()):
+                values[value.topic, value.partition, value.offset] = value
+    return [values[place] for place in sorted(values)]

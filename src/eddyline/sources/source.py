@@ -65,7 +65,7 @@ class Source(ABC):
     def __repr__(self) -> str:
         """Show the options, but no secret."""
         shown = {
-            name: "…" if any(part in name.split(".")[-1] for part in SECRET) else value
+            name: "…" if self.is_handed_on(name) or any(part in name for part in SECRET) else value
             for name, value in self.options.items()
         }
         return f"<{self.kind}: {', '.join(f'{name}={value}' for name, value in shown.items())}>"

@@ -34,6 +34,7 @@ from eddyline.spark.session import is_on
 from eddyline.spark.stream_files import (
     LEAVING_OUT,
     MUST_BE_OFF,
+    OWN,
     columns_of,
     each_of,
     has_plain_files,
@@ -275,6 +276,13 @@ def _stored_columns(df: DataFrame) -> tuple[Any, list[str]]:
     return node, stored
 
 
+def _named(leaf: Any) -> str:
+    """Return what a leaf of a plan reads, in words."""
+    if kind_of(leaf) == OWN:
+        return str(leaf.sourceName())
+    return str(leaf.nodeName())
+
+
 def _columns_of_files(leaf: Any) -> set[str]:
     """Return the columns of the files that a leaf of a plan reads.
 
@@ -297,7 +305,7 @@ def _columns_of_files(leaf: Any) -> set[str]:
         options = relation.options()
         names = set(map(str, relation.dataSchema().fieldNames()))
     else:
-        raise Refused(f"it reads {leaf.nodeName()}, not Parquet files")
+        raise Refused(f"it reads {_named(leaf)}, not Parquet files")
     for each in json.loads(str(leaf.schema().json()))["fields"]:
         if _OF_TABLE & each["metadata"].keys():
             raise Refused(f"the table gives {each['name']!r} values that files do not have")

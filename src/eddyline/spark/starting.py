@@ -28,13 +28,6 @@ class SparkTrigger(TypedDict, total=False):
 class Others(SparkTrigger, total=False):
     """Arguments of ``start`` of some sinks, and a trigger as ``DataStreamWriter`` takes it."""
 
-    table: str
-    catalog: str | Mapping[str, str]
-    storage: Mapping[str, str]
-    mode: str
-    on: str | Sequence[str]
-    newest_by: str
-    partition_by: str | Sequence[str]
     servers: str
     topic: str
     key: str | Sequence[str]
@@ -42,6 +35,13 @@ class Others(SparkTrigger, total=False):
     tasks: int
     timeout: str
     settings: Mapping[str, Any]
+    table: str
+    catalog: str | Mapping[str, str]
+    storage: Mapping[str, str]
+    mode: str
+    on: str | Sequence[str]
+    newest_by: str
+    partition_by: str | Sequence[str]
 
 
 ARGUMENTS = ("path", "format", "options", "checkpoint", "trigger", *SparkTrigger.__annotations__)
@@ -112,10 +112,10 @@ GROUP = "eddyline.sinks"
 _EXAMPLES = {
     "path": "'out/'",
     "format": "'delta'",
-    "table": "'db.out'",
-    "catalog": "{'uri': '…'}",
     "servers": "'host:9092'",
     "topic": "'results'",
+    "table": "'db.out'",
+    "catalog": "{'uri': '…'}",
 }
 """Values of arguments that errors show."""
 

@@ -19,12 +19,12 @@ import sys
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eddyline.data import jit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 IDLE_S = 20.0
 """Time without a worker that was asked for, before the daemon imports (s): the first jobs have no
@@ -59,7 +59,9 @@ def run() -> None:
         is_safe = _is_safe()
     if not is_safe:
         os.execv(sys.executable, [sys.executable, "-m", "pyspark.daemon", *sys.argv[1:]])
-    from pyspark.daemon import manager  # noqa: PLC0415 - pyspark's own is there without ours
+    from pyspark import daemon as spark_daemon  # noqa: PLC0415 - pyspark's own is there without ours
+
+    spark_daemon.worker = _ending_quietly(spark_daemon.worker)
 
     daemon = os.getpid()
 
@@ -78,9 +80,24 @@ def run() -> None:
     os.register_at_fork(after_in_parent=in_parent, after_in_child=in_child)
     _wait()
     try:
-        manager()
+        spark_daemon.manager()
     finally:  # Python forgets handlers as it ends, and the timer's signal would end it then
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return Spark's worker, which prints no traceback where Spark has hung up.
+
+    A query that ends hangs up on the worker that plans its data source in Python.
+    """
+
+    def run_worker(*args: Any) -> int:
+        try:
+            return worker(*args)
+        except BrokenPipeError:
+            return 1
+
+    return run_worker
 
 
 def _is_safe() -> bool:

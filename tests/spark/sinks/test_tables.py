@@ -234,7 +234,7 @@ def test_writers_at_once_are_all_there_once(spark, place):
 
     def write(member):
         sink = place.sink()
-        sink.query = member
+        sink.member = member
         for batch in range(8):
             rows = pa.table({"id": [batch], "v": [member]})
             sink.write_arrow(rows, schema, spark, batch)

@@ -400,7 +400,13 @@ class SharedQueries:
             member_of(
                 each.query,
                 sink_of(
-                    each.sink, each.path, each.format, each.options, each.others, each.query.name
+                    each.sink,
+                    each.path,
+                    each.format,
+                    each.options,
+                    each.others,
+                    query=each.query.name,
+                    member=each.query.name,
                 ),
                 scan.projections(each.query),
                 shape,

@@ -75,7 +75,9 @@ class KafkaSink:
         self.topic = checked_text("topic of the sink", topic)
         self.keys = () if key is None else (key,) if isinstance(key, str) else tuple(key)
         self.query = ""
-        """Name of the query, which several queries of one run tell apart."""
+        """Name of the query, for the headers of records."""
+        self.member = ""
+        """The same if several queries run together as one query of Spark's."""
         if value not in _VALUES:
             msg = f"value of the sink is one of {', '.join(_VALUES)}, got {value!r}"
             raise OptionError(msg, value=value)
@@ -120,7 +122,7 @@ class KafkaSink:
         """
         key, value = self._key(df), self._value(df)
         query_id = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID) or "no query"
-        name = f"eddyline-{query_id}" + (f"-{self.query}" if self.query else "")
+        name = f"eddyline-{query_id}" + (f"-{self.member}" if self.member else "")
         task = _Writing(
             {"bootstrap.servers": self.servers, **self.settings},
             self.topic,

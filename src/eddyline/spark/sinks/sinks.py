@@ -325,6 +325,7 @@ def sink_of(
     options: Mapping[str, Any] | None = None,
     arguments: Mapping[str, Any] | None = None,
     query: str = "",
+    member: str = "",
 ) -> Sink:
     """Return the sink that ``start`` was asked for.
 
@@ -334,7 +335,8 @@ def sink_of(
         kind: name of Spark's data source, for the sink ``format``.
         options: of Spark's writer.
         arguments: others, which only some sinks take.
-        query: name of the query, which sinks need that keep a note of each batch.
+        query: name of the query.
+        member: name of the query, if several run together as one query of Spark's.
 
     Raises:
         OptionError: an unknown name, a data source that Spark does not know, or arguments that are
@@ -347,9 +349,10 @@ def sink_of(
     if kind is not None:
         return FormatSink(kind, path, options)
     taken = {name: value for name, value in every.items() if value is not None}
-    taker = look_up("sink", SINKS, sink, group=GROUP)(**taken)
-    if hasattr(taker, "query"):
-        taker.query = query
+    taker: Any = look_up("sink", SINKS, sink, group=GROUP)(**taken)
+    for name, text in (("query", query), ("member", member)):
+        if hasattr(taker, name):
+            setattr(taker, name, text)
     return cast("Sink", taker)
 
 

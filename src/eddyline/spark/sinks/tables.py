@@ -73,8 +73,8 @@ class TableSink(ABC):
     takes_all = True
     takes_arrow = True
     notes: tuple[str, ...] = ()
-    query = ""
-    """Name of the query: several that run together have one id of Spark's."""
+    member = ""
+    """The query, if several run together: they have one id of Spark's."""
 
     def __init__(
         self,
@@ -199,8 +199,8 @@ class TableSink(ABC):
 
     def _put(self, entries: list[Any], rows: pa.Table, spark: SparkSession, batch_id: int) -> None:
         """Commit the results of a batch, unless it is done."""
-        run = spark.sparkContext.getLocalProperty(_QUERY_ID)
-        writer = f"eddyline {run} {self.query}"
+        query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+        writer = f"eddyline {query}{self.member and ' '}{self.member}"
         if not entries and not rows.num_rows:
             return
         if self.is_merge:

@@ -1,8 +1,8 @@
 """Data sources of Spark's over the sources of ``eddyline.sources``.
 
-``spark.readStream.format("eddyline_kafka")`` and ``spark.read.format("eddyline_delta")`` work after
-``register(spark)``, without an engine. Spark keeps the offsets of streams in its checkpoint. It
-runs readers in Python processes of its own, so this module must not keep state between them.
+``spark.readStream.format("eddyline_kafka")`` works after ``register_sources(spark)``, without an
+engine. Spark keeps the offsets of streams in its checkpoint. It runs readers in Python processes of
+its own, so this module must not keep state between them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from pyspark import TaskContext, cloudpickle
 from pyspark.errors import PySparkException
@@ -25,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
-from eddyline.sources.rejected import PROPERTY
+from eddyline.sources.rejected import PROPERTY, file_name
 from eddyline.spark.analysis import is_known, reason_of
 from eddyline.spark.sources.kept import (
     FIRST,
@@ -91,8 +90,12 @@ class SourceOfSpark(DataSource):
         return StreamReader(self.source, schema, self.stream)
 
 
-def register(spark: SparkSession) -> None:
-    """Let a session read every source by ``format("eddyline_…")``."""
+def register_sources(spark: SparkSession) -> None:
+    """Let a session read every source without an engine, by ``format("eddyline_kafka")``.
+
+    Args:
+        spark: the session; its readers then take the options of the source as texts.
+    """
     for kind in SOURCES:
         spark.dataSource.register(
             type(f"{kind.capitalize()}OfSpark", (SourceOfSpark,), {"kind": kind})
@@ -128,7 +131,7 @@ def stream_of(spark: SparkSession, source: Source, name: str | None = None) -> D
     Raises:
         SourceError: it does not answer.
     """
-    register(spark)
+    register_sources(spark)
     options = _options(spark, source)
     if name is not None and source.rejects:
         options[STREAM] = name
@@ -169,7 +172,7 @@ def table_of(spark: SparkSession, source: Source, version: Offset | None = None)
     Raises:
         SourceError: it does not answer.
     """
-    register(spark)
+    register_sources(spark)
     text = json.dumps(source.version() if version is None else version)
     reader = spark.read.format(PREFIX + source.kind).options(**_options(spark, source))
     return reader.option(VERSION, text).load()
@@ -182,7 +185,7 @@ def _folder_of_batch(stream: str) -> str | None:
     if task is None or not folder:
         return None
     batch = task.getLocalProperty("streaming.sql.batchId")
-    return str(Path(folder) / quote(stream, safe="") / str(batch))
+    return str(Path(folder) / file_name(stream) / str(batch))
 
 
 class TableReader(DataSourceReader):
