@@ -98,6 +98,11 @@ def test_a_batch_without_rows_makes_the_table_and_nothing_else(spark, place):
     assert place.n_commits() == n_commits
     assert place.table().num_rows == 0
     assert place.table().column_names == ["id", "v"]
+    if place.kind == "iceberg":
+        sink.write(frame(spark, (1, "a")), 2)
+        properties = load_table(place.folder, "db.out").properties
+        (batch,) = (value for name, value in properties.items() if name.startswith("eddyline."))
+        assert (batch, "commit.retry.num-retries" in properties) == ("2", False)
 
 
 def test_few_results_of_many_tasks_are_one_file(spark, place):
