@@ -83,7 +83,7 @@ release: java $(VENV)/.with-release  ## Build wheel and source archive into dist
 pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.
 	@$(RUN) -m tools.pictures
 
-SUITES := filters change routing sharing joins aggregates models constraints alarms page peers
+SUITES := filters change routing sharing joins aggregates models constraints alarms page lakehouse peers
 
 bench: java $(STAMP)  ## Run all benchmarks and print value against target.
 	@for suite in $(SUITES); do $(RUN) -m benchmarks run $$suite || exit 1; done

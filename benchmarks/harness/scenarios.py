@@ -73,6 +73,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "alarms": ("estimates", "sharing", "adaptive", "vessels"),
     "page": ("cost",),
+    "lakehouse": ("kafka", "delta"),
     "peers": ("windows", "nexmark"),
 }
 """Modules of scenarios by suite: ``python -m benchmarks run SUITE`` runs one of them."""

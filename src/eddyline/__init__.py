@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.window_join import window_join
     from eddyline.spark.rules.rule_set import RuleSet
     from eddyline.spark.session import session
-    from eddyline.spark.sources.data_source import register_sources
+    from eddyline.spark.sources.reading import register_sources
 
 __version__ = "0.1.0"
 
@@ -42,7 +42,7 @@ _ON_USE = {
     "kafka": "eddyline.sources.kafka",
     "models": "eddyline.models",
     "prometheus_text": "eddyline.report.metrics",
-    "register_sources": "eddyline.spark.sources.data_source",
+    "register_sources": "eddyline.spark.sources.reading",
     "session": "eddyline.spark.session",
     "sigma": "eddyline.sigma",
     "window_aggregate": "eddyline.spark.aggregates.window_aggregate",

@@ -17,7 +17,6 @@ from eddyline.query.query import (
     LONGEST,
     MAX_ROWS,
     MAX_SPAN,
-    UNITS,
     RangeWindow,
     RowsWindow,
     SessionWindow,
@@ -25,6 +24,7 @@ from eddyline.query.query import (
     UnboundedWindow,
     too_long,
 )
+from eddyline.query.spans import UNITS, micros_in
 from eddyline.registry import unknown
 from eddyline.sql.parsing import SparkText, refuse, slice_of, tokens_of
 
@@ -288,9 +288,6 @@ def _is_name(token: Token) -> bool:
     return token.token_type == TokenType.IDENTIFIER or token.text.isidentifier()
 
 
-_SPAN = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s+([a-z]+?)s?(?=\s|$)", re.IGNORECASE | re.ASCII)
-
-
 def micros_of(tree: Expr) -> int | None:
     """Return the length of an interval, or of one in quotes, in µs; None if it is none."""
     if isinstance(tree, exp.Add):  # INTERVAL 1 HOUR 30 MINUTES
@@ -304,20 +301,3 @@ def micros_of(tree: Expr) -> int | None:
         )
     is_text = isinstance(tree, exp.Literal) and tree.is_string
     return micros_in(tree.name) if is_text else None
-
-
-def micros_in(text: str) -> int | None:
-    """Return the length that a text says in numbers and units, in µs; None if it says none.
-
-    >>> micros_in("1 hour 30 minutes"), micros_in("interval 1.5 seconds"), micros_in("1 month")
-    (5400000000, 1500000, None)
-    """
-    rest, micros = re.sub(r"(?i)^\s*interval(?=\s)", "", text), Fraction(0)
-    while rest.strip():
-        found = _SPAN.match(rest)
-        if found is None or found[2].lower() not in UNITS:
-            return None
-        # Python reads whole numbers of up to 4,300 digits; what is left is too long as well.
-        micros += Fraction(found[1][:4_000]) * UNITS[found[2].lower()]
-        rest = rest[found.end() :]
-    return int(micros) if text.strip() and micros.denominator == 1 else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from eddyline.errors import OptionError
+from eddyline.query.spans import UNITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,17 +23,6 @@ if TYPE_CHECKING:
     from eddyline.query.predicates import FunctionPredicate, Predicate
 
 # -- windows ---------------------------------------------------------------------------------------
-
-UNITS = {
-    "microsecond": 1,
-    "millisecond": 1_000,
-    "second": 1_000_000,
-    "minute": 60_000_000,
-    "hour": 3_600_000_000,
-    "day": 86_400_000_000,
-    "week": 604_800_000_000,
-}
-"""µs of each unit of time; a day has 24 hours, as in Spark's intervals."""
 
 LONGEST = 2**63 - 1
 """µs of a range without an end: what an event time in 64 bits can hold."""

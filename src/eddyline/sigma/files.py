@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import EddylineError, OptionError, RuleFilesWarning, SourceError
-from eddyline.query.cql import micros_in
 from eddyline.query.query import check_span
+from eddyline.query.spans import micros_in
 from eddyline.rules.view import COMPONENT
 from eddyline.runtime.journal import JournalEntry
 

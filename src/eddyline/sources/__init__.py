@@ -8,19 +8,21 @@ pyspark.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from eddyline.registry import look_up
-from eddyline.sources.delta import Delta
-from eddyline.sources.iceberg import Iceberg
-from eddyline.sources.kafka import Kafka
 from eddyline.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SOURCES: dict[str, type[Source]] = {"delta": Delta, "iceberg": Iceberg, "kafka": Kafka}
-"""Sources by name."""
+SOURCES = {
+    "delta": "eddyline.sources.delta:Delta",
+    "iceberg": "eddyline.sources.iceberg:Iceberg",
+    "kafka": "eddyline.sources.kafka:Kafka",
+}
+"""Sources by name. Spark starts workers for each batch, so they import only the class they need."""
 
 GROUP = "eddyline.sources"
 """Entry points by which other packages offer sources."""
@@ -37,7 +39,11 @@ def source_of(kind: str, options: Mapping[str, str], function: Any = None) -> So
     Raises:
         OptionError: an unknown source or option, or a value out of range.
     """
-    source = look_up("source", SOURCES, kind, group=GROUP)(options)
+    entry: Any = look_up("source", SOURCES, kind, group=GROUP)
+    if isinstance(entry, str):
+        module, _, name = entry.partition(":")
+        entry = getattr(import_module(module), name)
+    source: Source = entry(options)
     source.function = function
     return source
 

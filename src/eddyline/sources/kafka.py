@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from eddyline.errors import OptionError, SourceError
-from eddyline.query.cql import micros_in
+from eddyline.query.spans import micros_in
 from eddyline.registry import package
 from eddyline.sources.json_values import (
     FIRST_US,

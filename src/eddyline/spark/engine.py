@@ -33,7 +33,7 @@ from eddyline.spark.run.running_query import stop_runs
 from eddyline.spark.session import check_is_classic, session
 from eddyline.spark.shared.group import Start, start_together
 from eddyline.spark.sinks.sinks import folder_of
-from eddyline.spark.sources.data_source import stream_of, table_of
+from eddyline.spark.sources.reading import stream_of, table_of
 from eddyline.spark.starting import Others, of_sink, trigger_text
 from eddyline.spark.system import FROM_SYSTEM, SystemStreams, check_text, source_of
 from eddyline.spark.system import LATENESS as SYSTEM_LATENESS

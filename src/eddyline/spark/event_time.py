@@ -31,7 +31,7 @@ from eddyline.errors import (
     UnboundedStateWarning,
     own_frames,
 )
-from eddyline.query.query import UNITS
+from eddyline.query.spans import UNITS
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.stream_files import stream_options

@@ -22,9 +22,10 @@ from pyspark.sql import functions as F
 
 from eddyline.constraints.bounds import LatenessRule
 from eddyline.errors import OptionError, QueryError
-from eddyline.query.cql import micros_in, read_window
+from eddyline.query.cql import read_window
 from eddyline.query.query import LONGEST, SlideWindow, check_span
 from eddyline.query.reading import columns_of_stream
+from eddyline.query.spans import micros_in
 from eddyline.registry import checked_text, unknown
 from eddyline.sql.parsing import quoted
 

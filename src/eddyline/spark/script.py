@@ -29,7 +29,7 @@ from eddyline.spark.script_check import (
 )
 from eddyline.spark.session import deferring_interrupts
 from eddyline.spark.shared.group import Start, start_together
-from eddyline.spark.sources.data_source import own_source
+from eddyline.spark.sources.reading import own_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from eddyline.errors import OptionError
-from eddyline.query.cql import micros_in
 from eddyline.query.query import check_span
 from eddyline.query.script import SINK_ARGUMENTS
+from eddyline.query.spans import micros_in
 from eddyline.registry import checked_text, look_up, unknown
 
 

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import eddyline as el
-from eddyline.spark.sources.data_source import table_of
+from eddyline.spark.sources.reading import table_of
 from tests.sources.iceberg_tables import catalog_in, compact, make_table
 from tests.sources.test_delta import EVERY, SCHEMA, added
 from tests.sources.test_iceberg import EVERY as ICEBERG

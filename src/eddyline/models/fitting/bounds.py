@@ -52,8 +52,8 @@ from eddyline.models.solving.expressions import (
     walk,
 )
 from eddyline.options import in_range, is_one_of
-from eddyline.query.cql import micros_in
 from eddyline.query.query import MAX_SPAN, check_span
+from eddyline.query.spans import micros_in
 from eddyline.registry import checked_text
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.query.cql import micros_in
-from eddyline.query.query import MAX_SPAN, UNITS
+from eddyline.query.query import MAX_SPAN
+from eddyline.query.spans import UNITS, micros_in
 from eddyline.sql.functions import as_name
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.errors import OptionError, QueryError, SourceError
-from eddyline.query.cql import micros_in
+from eddyline.query.spans import micros_in
 from eddyline.registry import checked_text, unknown
 from eddyline.sources.kafka import client_package, opened, reason_in
 from eddyline.sql.parsing import quoted

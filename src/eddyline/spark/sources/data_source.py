@@ -1,19 +1,17 @@
-"""Data sources of Spark's over the sources of ``eddyline.sources``.
+"""Data sources of Spark's over the sources of ``eddyline.sources``: what runs in Spark's processes.
 
-``spark.readStream.format("eddyline_kafka")`` works after ``register_sources(spark)``, without an
-engine. Spark keeps the offsets of streams in its checkpoint. It runs readers in Python processes of
-its own, so this module must not keep state between them.
+Spark keeps the offsets of streams in its checkpoint. It runs readers in Python processes of its
+own, some of which it starts for each batch. So this module keeps no state between them and imports
+little.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext, cloudpickle
-from pyspark.errors import PySparkException
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -22,13 +20,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from eddyline.errors import OptionError
-from eddyline.sources import SOURCES, source_of
 from eddyline.sources.rejected import PROPERTY, file_name
-from eddyline.spark.analysis import is_known, reason_of
 from eddyline.spark.sources.kept import (
     FIRST,
-    HIDDEN,
     PREFIX,
     STREAM,
     VERSION,
@@ -48,10 +42,9 @@ except ImportError:  # pragma: no cover - depends on the version
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from eddyline.sources.source import Offset, Source
@@ -88,94 +81,6 @@ class SourceOfSpark(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the reader of a stream."""
         return StreamReader(self.source, schema, self.stream)
-
-
-def register_sources(spark: SparkSession) -> None:
-    """Let a session read every source without an engine, by ``format("eddyline_kafka")``.
-
-    Args:
-        spark: the session; its readers then take the options of the source as texts.
-    """
-    for kind in SOURCES:
-        spark.dataSource.register(
-            type(f"{kind.capitalize()}OfSpark", (SourceOfSpark,), {"kind": kind})
-        )
-
-
-def own_source(spark: SparkSession, kind: str, options: Mapping[str, str]) -> Source | None:
-    """Return the source of eddyline that a script names as its format; None for one of Spark's.
-
-    ``eddyline_delta`` is always a source of eddyline. ``delta`` is one unless the session has a
-    connector of that name, and ``kafka`` is one if it has ``servers``.
-
-    Raises:
-        OptionError: an unknown option, or a value out of range.
-    """
-    name = kind.lower().removeprefix(PREFIX)
-    if name not in SOURCES:
-        return None
-    is_named = kind.lower().startswith(PREFIX) or "servers" in options
-    if is_named or not (name == "kafka" or is_known(spark, name)):
-        return source_of(name, {option.lower(): text for option, text in options.items()})
-    return None
-
-
-def stream_of(spark: SparkSession, source: Source, name: str | None = None) -> DataFrame:
-    """Return a source as a streaming DataFrame.
-
-    Args:
-        spark: the session.
-        source: what it reads.
-        name: of the stream in its engine, under which rejected values are kept.
-
-    Raises:
-        SourceError: it does not answer.
-    """
-    register_sources(spark)
-    options = _options(spark, source)
-    if name is not None and source.rejects:
-        options[STREAM] = name
-    source.check(to_arrow_schema(_schema_of(spark, source), timezone="UTC"))
-    return spark.readStream.format(PREFIX + source.kind).options(**options).load()
-
-
-def _options(spark: SparkSession, source: Source) -> dict[str, str]:
-    """Return the options of Spark's reader."""
-    shown: dict[str, str] = {}
-    hidden: dict[str, str] = {}
-    for name, text in source.options.items():
-        (hidden if source.is_handed_on(name) else shown)[name] = text
-    if "timezone" in source.names:
-        shown.setdefault("timezone", str(spark.conf.get("spark.sql.session.timeZone")))
-    if hidden or source.function is not None:
-        pickled = cloudpickle.dumps((hidden, source.function))  # type: ignore[no-untyped-call]
-        shown[HIDDEN] = b64encode(pickled).decode()
-    return shown
-
-
-def _schema_of(spark: SparkSession, source: Source) -> StructType:
-    """Return the columns of a source.
-
-    Raises:
-        OptionError: its schema cannot be read.
-    """
-    try:
-        return spark.createDataFrame([], source.ddl()).schema
-    except PySparkException as error:
-        msg = f"the columns {source.ddl()!r} cannot be read: {reason_of(error)}"
-        raise OptionError(msg, schema=source.ddl()) from error
-
-
-def table_of(spark: SparkSession, source: Source, version: Offset | None = None) -> DataFrame:
-    """Return a version of a source as a batch DataFrame; the newest if None.
-
-    Raises:
-        SourceError: it does not answer.
-    """
-    register_sources(spark)
-    text = json.dumps(source.version() if version is None else version)
-    reader = spark.read.format(PREFIX + source.kind).options(**_options(spark, source))
-    return reader.option(VERSION, text).load()
 
 
 def _folder_of_batch(stream: str) -> str | None:

@@ -1,0 +1,1 @@
+"""Kafka and Delta, read and written without connectors of the JVM."""
