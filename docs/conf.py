@@ -66,6 +66,7 @@ CONTENTS = {
         "docs/change_detection",
         "docs/evidence",
         "docs/kafka",
+        "docs/lakehouse",
         "docs/lane",
     ],
     "Running it": [

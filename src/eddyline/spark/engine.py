@@ -511,7 +511,7 @@ class Engine(Catalog):
 
         Args:
             sink: as for ``Query.start``; each query gets its own.
-            path: folder with one for each query.
+            path: folder with one for each query; ``table`` is a namespace with one for each.
             format: as for ``Query.start``.
             options: as for ``Query.start``.
             checkpoint: folder with one for each query, and one for those that run together.
@@ -542,7 +542,7 @@ class Engine(Catalog):
                 options,
                 trigger=trigger,
                 changed=checked_changed(changed),
-                others=of_sink(others),
+                others=_of_query(of_sink(others), name),
             )
             for name, query in self.queries.items()
         ]
@@ -596,3 +596,10 @@ class Engine(Catalog):
         """Raise QueryError if a query of that name is running."""
         if self._is_running(name):
             raise already_running(name, RENAME)
+
+
+def _of_query(arguments: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return arguments of a sink for one of several queries: each has a table of its own."""
+    if "table" not in arguments:
+        return arguments
+    return {**arguments, "table": f"{arguments['table']}.{folder_name(name)}"}

@@ -144,10 +144,11 @@ def start_arguments(written: Mapping[str, str]) -> dict[str, Any]:
         if start is None:
             arguments[option] = value
             continue
-        values = arguments.setdefault(SINK_MAPPINGS[start], {})
-        if not isinstance(values, dict):
-            msg = f"{option!r} and {SINK_MAPPINGS[start]!r} are both given; give one of them"
+        name = SINK_MAPPINGS[start]
+        if name in written:
+            msg = f"{option!r} and {name!r} are both given; give one of them"
             raise OptionError(msg, option=option)
+        values = arguments.setdefault(name, {})
         values[option.removeprefix(start)] = value
     return arguments
 

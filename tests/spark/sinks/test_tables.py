@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -97,6 +98,11 @@ def test_a_batch_without_rows_makes_the_table_and_nothing_else(spark, place):
     assert place.n_commits() == n_commits
     assert place.table().num_rows == 0
     assert place.table().column_names == ["id", "v"]
+    if place.kind == "iceberg":
+        sink.write(frame(spark, (1, "a")), 2)
+        properties = load_table(place.folder, "db.out").properties
+        (batch,) = (value for name, value in properties.items() if name.startswith("eddyline."))
+        assert (batch, "commit.retry.num-retries" in properties) == ("2", False)
 
 
 def test_few_results_of_many_tasks_are_one_file(spark, place):
@@ -227,13 +233,14 @@ def test_keys_with_null(spark, place):
 
 
 @pytest.mark.large("writes a hundred batches by several threads")
-def test_writers_at_once_are_all_there_once(spark, place):
+@pytest.mark.parametrize("how", [{}, {"mode": "merge", "on": ["id", "v"]}], ids=["append", "merge"])
+def test_writers_at_once_are_all_there_once(spark, place, how):
     """Two of the sinks are the same query, as when an old driver still runs."""
     place.sink().write(frame(spark), 0)
     schema = frame(spark).schema
 
     def write(member):
-        sink = place.sink()
+        sink = place.sink(**how)
         sink.member = member
         for batch in range(8):
             rows = pa.table({"id": [batch], "v": [member]})
@@ -315,6 +322,22 @@ def test_places_that_cannot_be_reached(spark, tmp_path):
     away = {"table": "db.t", "catalog": {"uri": "http://127.0.0.1:1", "type": "rest"}}
     with pytest.raises(SourceError, match=r"the Iceberg table db.t cannot be re"):
         sink_of("iceberg", arguments=away).begin(continues=False)
+
+
+def test_a_full_disk_is_told_and_nothing_is_committed(spark, place, monkeypatch):
+    place.sink().write(frame(spark, (1, "a")), 0)
+
+    def full(*_given, **_options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write", full)
+    with pytest.raises(SourceError, match=r"cannot write results to .*No space.*nothing is lost"):
+        place.sink().write(frame(spark, (2, "b")), 1)
+    monkeypatch.undo()
+    assert place.rows() == [(1, "a")]
+    place.sink().write(frame(spark, (2, "b")), 1)
+    assert place.rows() == [(1, "a"), (2, "b")]
 
 
 # -- queries --------------------------------------------------------------------------------------

@@ -7,8 +7,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import eddyline as el
-from eddyline.spark.sources.reading import register_sources, stream_of, table_of
-from tests.sources.test_delta import EVERY, added
+from eddyline.spark.sources.reading import table_of
+from tests.sources.iceberg_tables import catalog_in, compact, make_table
+from tests.sources.test_delta import EVERY, SCHEMA, added
+from tests.sources.test_iceberg import EVERY as ICEBERG
 
 pytestmark = pytest.mark.spark
 
@@ -40,8 +42,47 @@ def test_a_table_is_read_at_a_version(spark, tmp_path):
     source = el.delta(tmp_path)
     assert table_of(spark, source, {"version": 0}).count() == 3
     assert table_of(spark, source).count() == 5
-    register_sources(spark)
+    el.register_sources(spark)
     assert spark.read.format("eddyline_delta").option("path", str(tmp_path)).load().count() == 5
+
+
+@pytest.mark.large("starts a query twice")
+def test_a_column_that_was_added_is_read_after_a_restart(spark, tmp_path):
+    table = tmp_path / "table"
+    added(table, range(3))
+    for is_new in (False, True):
+        engine = el.Engine(spark)
+        engine.stream("s", el.delta(table))
+        run_query(engine, engine.query("SELECT id, p FROM s WHERE id <> 1", name="q"), tmp_path)
+        if not is_new:
+            rows = pa.table({"id": [3, 4], "p": ["x", "y"], "q": [0.5, None]})
+            write_deltalake(table, rows, mode="append", schema_mode="merge")
+    out = spark.read.parquet(str(tmp_path / "out")).toArrow().sort_by("id").to_pydict()
+    assert out == {"id": [0, 2, 3, 4], "p": ["p 0", "p 0", "x", "y"]}
+
+
+@pytest.mark.large("starts a query three times")
+def test_an_iceberg_table_is_read_snapshot_by_snapshot(spark, tmp_path):
+    table = make_table(tmp_path / "lake", SCHEMA)
+    engine = el.Engine(spark)
+    engine.stream("s", el.iceberg("db.t", catalog=catalog_in(tmp_path / "lake"), max_per_batch=2))
+    query = engine.query("SELECT id, p FROM s WHERE id <> 2", name="q")
+    for ids in (range(2), range(2, 7), range(7, 9)):
+        table.append(pa.table({"id": ids, "p": [f"p {i}" for i in ids]}, SCHEMA))
+        run_query(engine, query, tmp_path)
+        compact(table)
+    out = spark.read.parquet(str(tmp_path / "out")).toArrow().sort_by("id").to_pydict()
+    assert out["id"] == [0, 1, 3, 4, 5, 6, 7, 8]
+    assert out["p"] == [f"p {i}" for i in out["id"]]
+
+
+def test_an_iceberg_table_is_read_at_a_snapshot(spark, tmp_path):
+    make_table(tmp_path, ICEBERG.schema).append(ICEBERG)
+    mine = table_of(spark, el.iceberg("db.t", catalog=catalog_in(tmp_path)))
+    (file,) = tmp_path.glob("db/t/data/*.parquet")
+    theirs = spark.read.parquet(str(file))
+    assert mine.schema == theirs.schema
+    assert mine.toArrow() == theirs.toArrow()
 
 
 @pytest.mark.large("starts a query three times")
@@ -51,7 +92,7 @@ def test_a_query_goes_on_where_it_stopped(spark, tmp_path):
     added(table, range(4))
     engine = el.Engine(spark)
     source = el.delta(table, max_per_batch=2)
-    engine.stream("s", stream_of(spark, source))
+    engine.stream("s", source)
     query = engine.query("SELECT id, p FROM s WHERE id <> 2", name="q")
     run_query(engine, query, tmp_path)
     DeltaTable(table).optimize.compact()

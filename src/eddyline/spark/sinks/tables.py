@@ -52,6 +52,12 @@ APPEND, MERGE = "append", "merge"
 ATTEMPTS = 20
 """Times that a commit is tried where other writers come before it."""
 
+OF_NEW_TABLES = {
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+"""Properties of new Iceberg tables: manifests and files of metadata stay few."""
+
 _QUERY_ID = "sql.streaming.queryId"
 """Spark's local property of the id of a streaming query, which its checkpoint keeps."""
 
@@ -441,7 +447,7 @@ class IcebergSink(TableSink):
             catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
             columns = arrow_of(schema)
             try:
-                table = catalog.create_table(self.name, columns)
+                table = catalog.create_table(self.name, columns, properties=OF_NEW_TABLES)
             except exceptions.TableAlreadyExistsError:
                 return
             if self.partition_by:
@@ -464,7 +470,9 @@ class IcebergSink(TableSink):
         with self._committing() as outcome, self._table.transaction() as transaction:
             transaction.set_properties({_property(writer): str(batch_id)})
             marks = {"eddyline.query": writer, "eddyline.batch": str(batch_id)}
-            with transaction.update_snapshot(snapshot_properties=marks).fast_append() as adding:
+            update = transaction.update_snapshot(snapshot_properties=marks)
+            merges = self._table.properties.get("commit.manifest-merge.enabled") == "true"
+            with update.merge_append() if merges else update.fast_append() as adding:
                 for entry in entries:
                     adding.append_data_file(entry)
         return outcome.is_done
@@ -498,9 +506,17 @@ class IcebergSink(TableSink):
             SourceError: another error.
         """
         outcome = Outcome()
-        # Another writer may be this query, so the batch is looked for before each attempt.
-        once = {**self._table.properties, "commit.retry.num-retries": "0"}
-        self._table.metadata = self._table.metadata.model_copy(update={"properties": once})
+        # A commit copies its metadata a dozen times, and needs no older snapshots. Another writer
+        # may be this query, so the batch is looked for before each attempt. The catalog applies
+        # the commit to metadata of its own.
+        newest = self._table.current_snapshot()
+        self._table.metadata = self._table.metadata.model_copy(
+            update={
+                "properties": {**self._table.properties, "commit.retry.num-retries": "0"},
+                "snapshots": [] if newest is None else [newest],
+                "snapshot_log": [],
+            }
+        )
         with _asking(self.where):
             try:
                 yield outcome
