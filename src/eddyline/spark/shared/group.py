@@ -562,16 +562,6 @@ class SharedQueryRun(RunFace):
         """Records of the micro-batches that the query was there for; see ``RunFace.records``."""
         return self._own(self.shared.run.records)
 
-    def rejected(self, name: str) -> pa.Table:
-        """Return the newest values that a stream of these queries could not read.
-
-        See ``Run.rejected``.
-
-        Raises:
-            QueryError: no source of the queries rejects values, or none has the name.
-        """
-        return self.shared.run.rejected(name)
-
     def records_after(self, batch_id: int) -> list[BatchRecord]:
         """Return the records of the micro-batches after one, the oldest first."""
         return self._own(self.shared.run.records_after(batch_id))
