@@ -202,7 +202,21 @@ def asking(condition):
     return ours, theirs
 
 
-def of_rows_that_ask(condition):
+def asking_last_rows(condition):
+    """Return a condition with EXISTS or IN over windows of N rows: ours, and that of DuckDB."""
+    ours, theirs = asking(condition)
+    for name, (n_rows, groups) in {"t": (6, ""), "u": (1, "PARTITION BY v ")}.items():
+        length, bound = (2, ST) if name == "t" else (3, SU)
+        ours = ours.replace(f"{name} [RANGE {length} SECONDS]", f"{name} [{groups}ROWS {n_rows}]")
+        by = ", ".join(f"{column} NULLS FIRST" for column in ("ts", "k", "v", "w"))
+        end = f"lead(ts, {n_rows}) OVER ({groups}ORDER BY {by}) - INTERVAL 1 MICROSECOND"
+        held = f"SELECT *, coalesce({end}, TIMESTAMPTZ '2100-01-01') AS till FROM {name}"
+        met_at = f"greatest(s.ts, {name}.ts) <= least(s.ts + INTERVAL 4 SECONDS, {name}.till)"
+        theirs = theirs.replace(f"FROM {name} ", f"FROM ({held}) {name} ").replace(bound, met_at)
+    return ours, theirs
+
+
+def of_rows_that_ask(condition, asking=asking):
     """Return aggregates of the rows of ``s`` for which a condition holds."""
     ours, theirs = asking(condition)
     n_waits = condition.count("<")
@@ -259,6 +273,7 @@ CASES |= {
     "EXISTS": of_rows_that_ask("<t> AND s.v > -4"),
     "NOT EXISTS and NOT IN": of_rows_that_ask("NOT <t> AND (s.v > 9 OR NOT <u>)"),
     "EXISTS and IN under OR": of_rows_that_ask("s.v > 12 OR <t> OR <u>"),
+    "EXISTS and NOT IN over the last rows": of_rows_that_ask("<t> AND NOT <u>", asking_last_rows),
 }
 
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from eddyline.data.hashes import add_hash, seeds, whole_numbers
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.event_time import (
+    CountedPartnerBatch,
     OrderedBatch,
     PartnerBatch,
     results_by_partner,
@@ -136,10 +137,10 @@ class OnceWorker:
             yield from self.shape.sent(found).to_batches()
 
     def _results(self, inputs: Mapping[str, Rows]) -> Iterator[pa.Table]:
-        if self.plan.order is not None:
-            return results_of_all(self.plan, inputs)
         if self.plan.partners is not None:
             return results_by_partner(self.plan, inputs)
+        if self.plan.order is not None:
+            return results_of_all(self.plan, inputs)
         news = {name: SortedRun.of(rows) for name, rows in inputs.items()}
         return results(self.plan.graph, self.plan.orders, {}, news, JoinWork())
 
@@ -162,7 +163,8 @@ class BatchWorker(BucketWorker):
         inputs, latest = self.shape.inputs(arrived)
         state = self.plan, self.place, self.before.get(bucket, BucketState()), bucket
         if self.plan.order is not None:
-            return OrderedBatch(*state, latest), inputs
+            ordered = OrderedBatch if self.plan.partners is None else CountedPartnerBatch
+            return ordered(*state, latest), inputs
         if self.plan.partners is not None:
             return PartnerBatch(*state, latest), inputs
         return (MemberBatch if self.plan.members else BucketBatch)(*state), inputs
