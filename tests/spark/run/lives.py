@@ -461,6 +461,24 @@ KINDS = {
         late="st",
         options={"buckets": 2},
     ),
+    "sums over a join by key": Kind(
+        {
+            "q": (
+                "SELECT t.k % 7 AS g, count(*) AS n, sum(s.id) AS total, count(t.id) AS m, "
+                "window.end AS till FROM s [RANGE 9 SECONDS], t [RANGE 6 SECONDS] "
+                "WHERE s.k = t.k AND s.id % 3 <> 0 AND t.id % 3 <> 0 GROUP BY t.k % 7",
+                changes(
+                    "SELECT s.k % 7 AS g, s.id AS a, t.id AS b, greatest(s.ts, t.ts) AS since, "
+                    "least(s.ts + INTERVAL 9 SECONDS, t.ts + INTERVAL 6 SECONDS) AS until "
+                    "FROM s JOIN t ON s.k = t.k AND s.id % 3 <> 0 AND t.id % 3 <> 0",
+                    LOWER,
+                    "count(a) AS n, sum(a) AS total, count(b) AS m",
+                ),
+            )
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
     "joins together": Kind(
         {
             "wide": (

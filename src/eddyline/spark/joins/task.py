@@ -26,7 +26,8 @@ from eddyline.joins.operator.event_time import (
 )
 from eddyline.joins.operator.members import MemberBatch
 from eddyline.joins.operator.pipeline import results
-from eddyline.joins.plan import JoinWork
+from eddyline.joins.operator.products import results_as_products
+from eddyline.joins.plan import JoinWork, ProductCounts
 from eddyline.lane.exchange import FileBuckets, by_bucket
 from eddyline.spark.arrow_tasks import begin_task, task_ids
 from eddyline.spark.bucketed import BucketWorker, as_sent, as_type, state_of
@@ -141,8 +142,12 @@ class OnceWorker:
             return results_by_partner(self.plan, inputs)
         if self.plan.order is not None:
             return results_of_all(self.plan, inputs)
-        news = {name: SortedRun.of(rows) for name, rows in inputs.items()}
-        return results(self.plan.graph, self.plan.orders, {}, news, JoinWork())
+        plan, news = self.plan, {name: SortedRun.of(rows) for name, rows in inputs.items()}
+        combinations = results(plan.graph, plan.orders, {}, news, JoinWork())
+        if plan.products is None:
+            return combinations
+        counts = ProductCounts()
+        return results_as_products(plan.products, plan.graph, {}, news, combinations, counts)
 
 
 @dataclass(frozen=True)
