@@ -118,20 +118,12 @@ class FileStream:
         """Where the driver puts rows that it reads itself."""
 
     @classmethod
-    def of(
-        cls,
-        stream: DataFrame,
-        checkpoint: Path,
-        folder: Path | None = None,
-        rejected: Path | None = None,
-    ) -> Self | None:
+    def of(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
         """Return a streaming DataFrame as such a stream; None if it is another one.
 
         Args:
             stream: what a query reads.
             checkpoint: Spark's own.
-            folder: where the driver may put rows that it reads itself; None: it reads none.
-            rejected: the folder of rejected values of the run.
         """
         with suppress(Exception):  # what is asked of Spark here may be otherwise in another one
             conf = stream.sparkSession.conf
@@ -155,7 +147,7 @@ class FileStream:
                     number: leaf.extraOptions().get(STREAM) for number, leaf in relations.items()
                 }
                 streams = {number: str(name) for number, name in names.items() if name is not None}
-                files.here = Here(folder, rejected, streams=streams)
+                files.here = Here(streams=streams)
                 return files
         return None
 
@@ -218,6 +210,7 @@ class Here:
     """Where the driver puts the rows of a batch that it reads itself."""
 
     folder: Path | None = None
+    """None: it reads nothing."""
     rejected: Path | None = None
     """The folder of rejected values of the run."""
     batch_id: int | None = None

@@ -315,15 +315,12 @@ class Run(RunFace):
             self._files.check_is_reached(self.name, self._master, "rejected values")
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
-        own = self._files.own
+        self._file_stream = FileStream.of(self.source, self._files.spark)
         # Tasks on other machines would not find what the driver puts into the checkpoint.
-        is_local = str(self.source.sparkSession.sparkContext.master).startswith("local")
-        self._file_stream = FileStream.of(
-            self.source,
-            self._files.spark,
-            own / READ_HERE if is_local else None,
-            own / REJECTED,
-        )
+        if self._file_stream is not None and self._master.startswith("local"):
+            own = self._files.own
+            here = replace(self._file_stream.here, folder=own / READ_HERE, rejected=own / REJECTED)
+            self._file_stream.here = here
         modules = {each.task_module: None for each in self.chain.operators if each.task_module}
         load_ahead(self.source.sparkSession, modules)
         writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
