@@ -519,8 +519,9 @@ class NeverAssigned:
         self.consume = inner.consume
 
 
-def test_threads_of_one_process_read_at_once(broker, long_topic):
+def test_threads_of_one_process_read_at_once(broker, long_topic, monkeypatch):
     """The driver has a thread for each query."""
+    monkeypatch.setattr("eddyline.sources.kafka.READ_AT_ONCE", 50)
     source, other = bytes_of(broker, long_topic), orders(broker, long_topic, on_reject="keep")
 
     def numbers(place):
