@@ -316,8 +316,13 @@ class Run(RunFace):
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
         own = self._files.own
+        # Tasks on other machines would not find what the driver puts into the checkpoint.
+        is_local = str(self.source.sparkSession.sparkContext.master).startswith("local")
         self._file_stream = FileStream.of(
-            self.source, self._files.spark, own / READ_HERE, own / REJECTED
+            self.source,
+            self._files.spark,
+            own / READ_HERE if is_local else None,
+            own / REJECTED,
         )
         modules = {each.task_module: None for each in self.chain.operators if each.task_module}
         load_ahead(self.source.sparkSession, modules)
