@@ -8,8 +8,8 @@ import os
 import pickle
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from types import SimpleNamespace
 
 import confluent_kafka
 import pyarrow as pa
@@ -27,15 +27,17 @@ import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, SourceError
 from eddyline.sources import source_of
 from eddyline.sources.kafka import (
-    _CLIENTS,
+    _IDLE,
     METADATA,
+    MOST_IDLE,
     MOST_SPLITS,
     SPLIT_RECORDS,
     Range,
+    _give_back,
     _limited,
     _metadata,
     _PartitionReader,
-    _reader,
+    _taken_reader,
 )
 from eddyline.sources.rejected import RejectedValues
 from tests.examples import examples
@@ -299,7 +301,7 @@ def test_a_deleted_topic_is_an_error_or_is_waited_for(broker):
     source = bytes_of(broker, topic)
     start = source.initial()
     end = source.latest(start, None, None)
-    _CLIENTS.clear()
+    _IDLE.clear()
     broker.delete(topic)
     with pytest.raises(SourceError, match="there is no topic"):
         source.latest(end, None, None)
@@ -316,7 +318,7 @@ def made_anew(broker, topic):
 
     A consumer that asks the broker of the tests for records meanwhile crashes.
     """
-    _CLIENTS.clear()
+    _IDLE.clear()
     gc.collect()
     broker.delete(topic)
     broker.named(topic)
@@ -399,7 +401,8 @@ def test_a_batch_of_records_that_are_all_gone(broker, monkeypatch, tmp_path):
 def test_records_that_go_while_a_task_reads_are_said(monkeypatch):
     """The broker of the tests gives no error there, so the client is a stand-in."""
     client = Client({}, [], {}, KafkaError.OFFSET_OUT_OF_RANGE)
-    monkeypatch.setattr("eddyline.sources.kafka._reader", lambda *_: reader_of(client))
+    monkeypatch.setattr("eddyline.sources.kafka._taken_reader", lambda *_: reader_of(client))
+    monkeypatch.setattr("eddyline.sources.kafka._IDLE", [])
     source = el.kafka("host:9092", "t", value="bytes")
     with pytest.raises(SourceError, match=r"records from 50 on of partition 0 .* are gone"):
         list(source.read(Range("t", 0, 50, 60), BYTES))
@@ -409,14 +412,17 @@ def test_a_reader_of_a_topic_that_was_made_anew_gets_a_new_client(monkeypatch):
     readers = []
 
     def made(settings):
-        readers.append(SimpleNamespace(topics={}, timeout_s=0))
-        return readers[-1]
+        reader = reader_of(None)
+        reader.settings, reader.process = settings, os.getpid()
+        readers.append(reader)
+        return reader
 
     monkeypatch.setattr("eddyline.sources.kafka._PartitionReader", made)
-    monkeypatch.setattr("eddyline.sources.kafka._CLIENTS", {})
+    monkeypatch.setattr("eddyline.sources.kafka._IDLE", [])
     for topic_id in ("a", "a", "b", "b"):
-        reader = _reader({}, 1.0, Range("t", 0, 0, 1, topic_id=topic_id))
+        reader = _taken_reader({}, Range("t", 0, 0, 1, topic_id=topic_id))
         reader.topics["t"] = topic_id
+        _give_back(reader)
     assert len(readers) == 2
 
 
@@ -495,7 +501,7 @@ def test_ranges_in_any_order_give_their_records(broker, long_topic, cuts, is_lef
 def test_ranges_that_follow_each_other_open_no_partition_again(broker, long_topic):
     source = bytes_of(broker, long_topic)
     assert len(list(source.read(Range(long_topic, 0, 0, 10), BYTES))) == 1
-    reader = _CLIENTS["reader"][1]
+    reader = _IDLE[-1]
     inner = reader._consumer
     reader._consumer = NeverAssigned(inner)
     try:
@@ -511,6 +517,28 @@ class NeverAssigned:
 
     def __init__(self, inner):
         self.consume = inner.consume
+
+
+def test_threads_of_one_process_read_at_once(broker, long_topic, monkeypatch):
+    """The driver has a thread for each query."""
+    monkeypatch.setattr("eddyline.sources.kafka.READ_AT_ONCE", 50)
+    source, other = bytes_of(broker, long_topic), orders(broker, long_topic, on_reject="keep")
+
+    def numbers(place):
+        partition, first = place
+        batches = source.read(Range(long_topic, partition, first, first + 250), BYTES)
+        return [int(value) for batch in batches for value in batch.column(0).to_pylist()]
+
+    def readers(schema):
+        return {other._json(schema).schema for _ in range(2_000)}
+
+    places = [(n % 2, 250 * (n // 2)) for n in range(20)] * 2
+    with ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(numbers, places))
+        schemas = [ORDERS, pa.schema([("id", pa.int64())]), pa.schema([("total", pa.float64())])]
+        assert list(threads.map(readers, schemas)) == [{schema} for schema in schemas]
+    assert answers == [[2 * (first + n) + p for n in range(250)] for p, first in places]
+    assert len(_IDLE) <= MOST_IDLE
 
 
 def test_a_process_that_forks_reads_in_both(broker, long_topic):

@@ -525,9 +525,10 @@ class Kafka(Source):
     def _json(self, schema: pa.Schema) -> JsonReader:
         timezone = self.options.get("timezone", "UTC")
         key = (schema, self.options.get("timestamps", "s"), timezone)
-        if _READERS.get("key") != key:
-            _READERS.update(key=key, reader=JsonReader(*key))
-        reader: JsonReader = _READERS["reader"]
+        last_key, reader = _READERS.get("json", (None, None))
+        if reader is None or last_key != key:
+            reader = JsonReader(*key)
+            _READERS["json"] = key, reader
         return reader
 
     def _function(self) -> Decoder:
@@ -547,7 +548,12 @@ class Kafka(Source):
         Raises:
             SourceError: the broker does not answer for as long as ``timeout``.
         """
-        yield from _reader(self._settings(), self.timeout_s, split).read(split)
+        reader = _taken_reader(self._settings(), split)
+        reader.timeout_s = self.timeout_s
+        try:
+            yield from reader.read(split)
+        finally:
+            _give_back(reader)
 
 
 def _texts(values: list[bytes]) -> tuple[list[pa.Array], list[Rejected]]:
@@ -565,8 +571,8 @@ def _texts(values: list[bytes]) -> tuple[list[pa.Array], list[Rejected]]:
         return [pa.array(texts, pa.string())], rejected
 
 
-_READERS: dict[str, Any] = {}
-"""The JSON reader that a worker used last."""
+_READERS: dict[str, tuple[Any, JsonReader]] = {}
+"""The JSON reader that was used last, and what it is made of; threads replace both at once."""
 
 
 def _call(function: Decoder, values: list[bytes], schema: pa.Schema) -> list[pa.Array]:
@@ -637,6 +643,12 @@ def _metadata(name: str, records: Sequence[Any]) -> pa.Array:
 _CLIENTS: dict[str, tuple[Any, Any]] = {}
 """By what it is for: the settings and the client of this process, and its number."""
 
+_IDLE: list[_PartitionReader] = []
+"""Readers that no thread uses. A worker has one thread, the driver one for each query."""
+
+MOST_IDLE = 4
+"""Most readers that wait for another range."""
+
 _FORKED: list[Any] = []
 """Clients of a process that forked this one: without their threads, they cannot be closed."""
 
@@ -652,11 +664,13 @@ def client_package(module: str) -> Any:
 
 def _kept(role: str, settings: dict[str, Any], make: Callable[[], Any]) -> Any:
     key = settings, os.getpid()
-    if role not in _CLIENTS or _CLIENTS[role][0] != key:
-        if role in _CLIENTS and _CLIENTS[role][0][1] != key[1]:
-            _FORKED.append(_CLIENTS[role])
-        _CLIENTS[role] = key, make()
-    return _CLIENTS[role][1]
+    last_key, client = _CLIENTS.get(role, (None, None))
+    if last_key is not None and last_key[1] != key[1]:
+        _FORKED.append(client)
+    if last_key != key:
+        client = make()
+        _CLIENTS[role] = key, client
+    return client
 
 
 def _admin(settings: dict[str, Any]) -> Any:
@@ -679,18 +693,35 @@ def opened(make: Callable[..., Any], settings: dict[str, Any]) -> Any:
         raise OptionError(msg) from None
 
 
-def _reader(settings: dict[str, Any], timeout_s: float, split: Range) -> _PartitionReader:
-    """Return the reader of this process; a client is lost in a topic that was made anew."""
-    reader: _PartitionReader = _kept("reader", settings, lambda: _PartitionReader(settings))
-    if reader.topics.get(split.topic, split.topic_id) != split.topic_id:
-        del _CLIENTS["reader"]
-        reader = _kept("reader", settings, lambda: _PartitionReader(settings))
-    reader.timeout_s = timeout_s
-    return reader
+def _taken_reader(settings: dict[str, Any], split: Range) -> _PartitionReader:
+    """Return a reader that no other thread has; if possible one that stands where a range begins.
+
+    A client is lost in a topic that was made anew, so such a reader goes.
+    """
+    taken: list[_PartitionReader] = []
+    with suppress(IndexError):
+        while True:
+            taken.append(_IDLE.pop())
+    _FORKED.extend(reader for reader in taken if reader.process != os.getpid())
+    usable = [
+        reader
+        for reader in taken
+        if reader.process == os.getpid()
+        and reader.topics.get(split.topic, split.topic_id) == split.topic_id
+    ]
+    fitting = [reader for reader in usable if reader.settings == settings]
+    best = max(fitting, key=lambda reader: reader.is_at(split), default=None)
+    _IDLE.extend(reader for reader in usable if reader is not best)
+    return _PartitionReader(settings) if best is None else best
+
+
+def _give_back(reader: _PartitionReader) -> None:
+    _IDLE.append(reader)
+    del _IDLE[:-MOST_IDLE]
 
 
 class _PartitionReader:
-    """Reads ranges of partitions in one process, one range after the other."""
+    """Reads ranges of partitions in one thread, one range after the other."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         client = client_package("confluent_kafka")
@@ -708,6 +739,7 @@ class _PartitionReader:
             "queued.min.messages": 10 * READ_AT_ONCE,
             "queued.max.messages.kbytes": 65_536,
         }
+        self.settings, self.process = settings, os.getpid()
         self._client = client
         self._consumer = opened(client.Consumer, {**defaults, **settings})
         self.topics: dict[str, str] = {}
@@ -724,7 +756,7 @@ class _PartitionReader:
             SourceError: records are gone, or the broker does not answer.
         """
         ahead: list[Any] = []
-        if self._place == (split.topic, split.partition, split.first):
+        if self.is_at(split):
             ahead = self._ahead
         else:
             self._get_to_know(split)
@@ -733,6 +765,10 @@ class _PartitionReader:
         self._place, self._ahead = None, []
         yield from self._read(split, ahead)
         self._place = (split.topic, split.partition, split.end)
+
+    def is_at(self, split: Range) -> bool:
+        """Return whether the last range ended where a range begins."""
+        return self._place == (split.topic, split.partition, split.first)
 
     def _get_to_know(self, split: Range) -> None:
         """Ask for the leaders of a topic; the client itself does so once a second only."""

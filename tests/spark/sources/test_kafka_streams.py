@@ -17,7 +17,7 @@ from eddyline.errors import OptionError, PluginError, QueryError, SourceError
 from eddyline.sources.rejected import RejectedRecord
 from eddyline.spark.run.run import Run
 from eddyline.spark.script import run_script
-from eddyline.spark.sources.data_source import register, stream_of
+from eddyline.spark.sources.reading import register_sources, stream_of
 
 pytestmark = pytest.mark.spark
 
@@ -305,7 +305,7 @@ def test_streams_of_unusual_names_reject_values(spark, broker, tmp_path, name):
 def test_spark_reads_topics_without_an_engine(spark, broker, tmp_path):
     topic = broker.topic("plain", 1)
     broker.produce(topic, [(0, b"a"), (0, b"b"), (0, b"\xff")])
-    register(spark)
+    register_sources(spark)
     reader = spark.readStream.format("eddyline_kafka").option("servers", broker.servers)
     reader = reader.option("topic", topic).option("value", "text").option("maxPerBatch", 2)
     with pytest.raises(Exception, match="max_per_batch"):
@@ -331,7 +331,7 @@ def test_spark_reads_topics_without_an_engine(spark, broker, tmp_path):
 def test_a_rejected_value_without_a_folder_is_an_error(spark, broker, tmp_path):
     topic = broker.topic("plain", 1)
     broker.produce(topic, [(0, b"\xff")])
-    register(spark)
+    register_sources(spark)
     df = spark.readStream.format("eddyline_kafka").options(
         servers=broker.servers, topic=topic, value="text"
     )
