@@ -222,7 +222,7 @@ def test_every_way_to_start_hands_arguments_to_the_sink(spark, offered, tmp_path
         assert (run.sink.name, run.sink.table().num_rows) == (name, n_rows)
     for run in engine.start_all("offered", table="d", availableNow=True):
         assert run.await_termination(60)
-        assert run.sink.name == "d"
+        assert run.sink.name == f"d.{run.name}"
     with pytest.raises(OptionError, match="argument of start 'tabel'"):
         first.start("offered", tabel="a")
 
