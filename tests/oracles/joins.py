@@ -87,9 +87,10 @@ def results_by_partner(
 
     A row of the first input is decided if it left its window before ``until`` (µs), and at once if
     a key of it is missing, or two of its members of one class are not equal; combinations stand at
-    any time. See ``results``.
+    any time, but where rows are counted before ``until``. See ``results``.
     """
     left, right = query.inputs
+    is_counted = isinstance(right.window, RowsWindow) and times[right.stream] is not None
     with _database().cursor() as connection:
         held = []
         for each in (left, right):
@@ -114,6 +115,8 @@ def results_by_partner(
         text = f"SELECT {columns} FROM ({lonely}) AS {a}"
         if query.kind == "left":
             text = f"{text} LEFT JOIN ({held[1]}) AS {b} ON FALSE WHERE {where}"
+            if is_counted and until < FOREVER:
+                pair = f"{pair} AND greatest({a}._start, {b}._start) < {until}"
             pairs = f"FROM {rows} JOIN ({held[1]}) AS {b} ON {pair} WHERE {where}"
             text = f"SELECT {columns} {pairs} UNION ALL {text}"
         return connection.sql(text).to_arrow_table()

@@ -29,7 +29,11 @@ _OF_RESULTS = ("", "", "{b}.v IS NULL", "{a}.v = {b}.v OR {b}.v IS NULL", "{b}.v
 
 @st.composite
 def partner_cases(
-    draw: st.DrawFn, *, conditions: bool = True, expressions: bool = True
+    draw: st.DrawFn,
+    *,
+    conditions: bool = True,
+    expressions: bool = True,
+    counted: bool | None = None,
 ) -> JoinCase:
     """Return joins of two inputs that are not inner, and cuts of their streams into batches.
 
@@ -37,10 +41,14 @@ def partner_cases(
         draw: given by hypothesis.
         conditions: whether more than equalities may make two rows partners.
         expressions: whether some keys are more than a column.
+        counted: whether the second input has a window of N rows; None: some have.
     """
     drawn = join_cases(min_inputs=2, max_inputs=2, expressions=expressions)
-    case = draw(drawn.filter(lambda case: case.times[case.query.inputs[0].stream] is not None))
-    a, b = (_recast(draw, case, each) for each in case.query.inputs)
+    case = draw(drawn.filter(lambda case: _fits(case, counted=counted)))
+    a, b = case.query.inputs
+    a = _recast(draw, case, a)
+    if case.times[b.stream] is None:
+        b = _recast(draw, case, b)
     if not isinstance(a.window, RangeWindow):
         a = replace(a, window=RangeWindow(draw(st.integers(0, 3)) * _unit(case)))
     kind: JoinKind = draw(st.sampled_from(sorted(WORDS)))
@@ -66,6 +74,13 @@ def partner_cases(
         text = f"{text} WHERE {' AND '.join(f'({each})' for each in where)}"
     tables = [name for name, time in case.times.items() if time is None]
     return replace(case, query=read_query(text, case.columns, tables=tables))
+
+
+def _fits(case: JoinCase, *, counted: bool | None) -> bool:
+    """Return whether the first input is a stream, and the second one as it is asked for."""
+    first, second = case.query.inputs
+    counts = isinstance(second.window, RowsWindow) and case.times[second.stream] is not None
+    return case.times[first.stream] is not None and counted in (None, counts)
 
 
 def _recast(draw: st.DrawFn, case: JoinCase, each: Input) -> Input:

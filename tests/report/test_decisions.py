@@ -209,6 +209,16 @@ STOPPED = {"reason": "routing stopped paying", "n_rows": 9, "route_cost_ns": 40.
             "The tables have 9 rows (20 B): they are shuffled into buckets as the rows are.",
         ),
         (
+            entry(
+                "results",
+                {"n_combinations": 9_000, "n_products": 70, "combinations_per_product": 128.6},
+                "combinations",
+                "products",
+            ),
+            "The join found 9,000 combinations, which are 70 products of counts and sums by key or "
+            "fewer. The aggregate gets products of counts and sums by key.",
+        ),
+        (
             entry("sharing", {"why": "first sample", "rows": 900}, "a", "b"),
             "First sample.",
         ),

@@ -380,6 +380,7 @@ def test_the_last_change_is_one_of_a_plan_and_says_which():
         "constraints": ("kept", "closed"),
         "tables": ("way",),
         "table filter": ("filtered",),
+        "products": ("results",),
     }
     missed = JournalEntry(9, "constraints", "missed", "o at most 0 missed", "o at most 5 missed")
     for component, events in changes.items():

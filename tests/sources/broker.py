@@ -9,6 +9,7 @@ deleted records: tests of these replace ``Kafka._asked``.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import logging
 import os
@@ -64,6 +65,7 @@ class Broker:
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 - no other thread forks
         )
         deadline = time.monotonic() + 20
         while True:
@@ -163,6 +165,12 @@ class Broker:
         finally:
             consumer.close()
         return records
+
+
+def _die_with_parent() -> None:
+    """Let Linux end this process with the one that started it, even if that one is killed."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def sent(producer: Any, topic: str, placed: Sequence[Placed], **how: Any) -> None:

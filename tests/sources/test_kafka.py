@@ -9,6 +9,7 @@ import pickle
 import re
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import confluent_kafka
 import pyarrow as pa
@@ -34,6 +35,7 @@ from eddyline.sources.kafka import (
     _limited,
     _metadata,
     _PartitionReader,
+    _reader,
 )
 from eddyline.sources.rejected import RejectedValues
 from tests.examples import examples
@@ -297,6 +299,7 @@ def test_a_deleted_topic_is_an_error_or_is_waited_for(broker):
     source = bytes_of(broker, topic)
     start = source.initial()
     end = source.latest(start, None, None)
+    _CLIENTS.clear()
     broker.delete(topic)
     with pytest.raises(SourceError, match="there is no topic"):
         source.latest(end, None, None)
@@ -308,14 +311,24 @@ def test_a_deleted_topic_is_an_error_or_is_waited_for(broker):
     assert sum(piece.end - piece.first for piece in counting.splits(start, end)) == 4
 
 
+def made_anew(broker, topic):
+    """Delete a topic and make it again.
+
+    A consumer that asks the broker of the tests for records meanwhile crashes.
+    """
+    _CLIENTS.clear()
+    gc.collect()
+    broker.delete(topic)
+    broker.named(topic)
+
+
 def test_a_topic_made_anew_is_an_error_or_is_read_from_its_first_record(broker, tmp_path):
     topic = broker.topic()
     broker.produce(topic, numbered(range(10)))
     source, counting = bytes_of(broker, topic), bytes_of(broker, topic, on_loss="count")
     end = source.latest(source.initial(), None, None)
     read(source, source.initial(), end)
-    broker.delete(topic)
-    broker.named(topic)
+    made_anew(broker, topic)
     broker.produce(topic, numbered(range(100, 104)))
     with pytest.raises(SourceError, match=r"ends at 2, and .* read up to 5: .*on_loss='count'"):
         source.latest(end, None, None)
@@ -390,6 +403,21 @@ def test_records_that_go_while_a_task_reads_are_said(monkeypatch):
     source = el.kafka("host:9092", "t", value="bytes")
     with pytest.raises(SourceError, match=r"records from 50 on of partition 0 .* are gone"):
         list(source.read(Range("t", 0, 50, 60), BYTES))
+
+
+def test_a_reader_of_a_topic_that_was_made_anew_gets_a_new_client(monkeypatch):
+    readers = []
+
+    def made(settings):
+        readers.append(SimpleNamespace(topics={}, timeout_s=0))
+        return readers[-1]
+
+    monkeypatch.setattr("eddyline.sources.kafka._PartitionReader", made)
+    monkeypatch.setattr("eddyline.sources.kafka._CLIENTS", {})
+    for topic_id in ("a", "a", "b", "b"):
+        reader = _reader({}, 1.0, Range("t", 0, 0, 1, topic_id=topic_id))
+        reader.topics["t"] = topic_id
+    assert len(readers) == 2
 
 
 # -- splits ---------------------------------------------------------------------------------------

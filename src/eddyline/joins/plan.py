@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from eddyline.joins.graph import JoinGraph, UniqueKey
     from eddyline.joins.orders.class_orders import ClassOrders
     from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
-    from eddyline.query.query import JoinKind
+    from eddyline.query.query import JoinKind, Products
     from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.grid import Moved
     from eddyline.state.rows import KeyColumn
@@ -397,6 +397,28 @@ class MemberPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ProductPlan:
+    """What results say that stand for several combinations."""
+
+    asked: Products
+    keys: Mapping[str, str]
+    """By input, the column of the key where equal codes may be of other keys; else empty."""
+    may_be: bool = True
+    """Whether products can be made at all."""
+    is_on: bool = False
+    """Whether products are wanted; else each combination is a product of one."""
+
+
+@dataclass(slots=True)
+class ProductCounts(Counts):
+    """The combinations of one bucket in one batch, and the products that stand for them."""
+
+    n_combinations: int = 0
+    n_products: int = 0
+    """Where combinations were given: an upper bound, or as many as these if they were few."""
+
+
+@dataclass(frozen=True, slots=True)
 class BatchPlan:
     """The way the rows of a batch are joined; the same for every bucket."""
 
@@ -458,6 +480,9 @@ class BatchPlan:
     """By input whose classes of new rows have orders of their own: these."""
     members: tuple[MemberPlan, ...] = ()
     """The queries that share the windows, each with pipelines of its own; empty: there is one."""
+    products: ProductPlan | None = None
+    """What results say that may stand for several combinations; None if they do not. See
+    ``operator.products``."""
 
     def stays(self, name: str) -> int:
         """Return how long after its event time a row of an input leaves its own window (µs)."""
@@ -527,6 +552,8 @@ class BucketReport:
     """Counts of the caches; None if the plan has none."""
     members: dict[str, MemberReport] = field(default_factory=dict)
     """What was done for each of several queries, by name."""
+    products: ProductCounts = field(default_factory=ProductCounts)
+    """Combinations, and products that stand for them, where results may be products."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,8 @@ class StayWindow(Window):
     set operations have NULL for windows that are not their own."""
     length: int = field()
     """The time that no row stays longer (µs)."""
+    written: str = field(default="", compare=False, repr=False)
+    """The windows that people are told of, where rows say in another way how long they stay."""
 
     @property
     def text(self) -> str:
@@ -165,7 +167,7 @@ class StayWindow(Window):
         >>> StayWindow((("time_1", RangeWindow(1_000_000)), ("time_2", RangeWindow(0))), 0).text
         'RANGE 1 SECOND, NOW'
         """
-        return ", ".join(window.text for _, window in self.inputs)
+        return self.written or ", ".join(window.text for _, window in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,6 +413,40 @@ class AggregateCall:
         distinct = "DISTINCT " if self.is_distinct else ""
         where = f" FILTER (WHERE {self.where})" if self.where else ""
         return f"{self.function.upper()}({distinct}{what}){where}"
+
+
+# -- products --------------------------------------------------------------------------------------
+
+PRODUCT = "__product"
+"""The name of the struct of a result that says what it stands for."""
+
+N, LAST = "n", "last"
+"""Its fields: how many combinations there are, and the last instant at which they are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummedColumn:
+    """A number that products have of one column."""
+
+    field: str
+    """The field of ``PRODUCT``."""
+    input: str
+    column: str
+    is_count: bool
+    """Whether values are counted that are not NULL; else they are added up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """What products say beside their number and their last instant."""
+
+    times: Mapping[str, str]
+    """By input, the column of its event time. In results it is the first instant."""
+    grouped: str
+    """The input whose rows are told apart by columns; empty if no column but the key does."""
+    groups: tuple[str, ...]
+    """These columns."""
+    sums: tuple[SummedColumn, ...]
 
 
 @dataclass(frozen=True, slots=True)

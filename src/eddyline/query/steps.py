@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         JoinKind,
         KeyClass,
         OverCall,
+        Products,
         Query,
         Window,
     )
@@ -141,6 +142,8 @@ class JoinStep:
     kind: JoinKind = "inner"
     conditions: tuple[str, ...] = ()
     """See ``Query.conditions``."""
+    products: Products | None = field(default=None, repr=False)
+    """What results say that stand for several combinations; None if each is one combination."""
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -264,6 +264,14 @@ def _way(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
     yield f"The tables have {rows} rows ({n_bytes}): {goes[entry.after]}."
 
 
+def _results(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
+    products = "products of counts and sums by key"
+    goes = {"products": products, "combinations": "combinations, one by one"}
+    pairs, n_products = count(evidence["n_combinations"]), count(evidence["n_products"])
+    yield f"The join found {pairs} combinations, which are {n_products} {products} or fewer."
+    yield f"The aggregate gets {goes[entry.after]}."
+
+
 def _caches(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
     before, after = set(entry.before), set(entry.after)
     changed = sorted(name for name in evidence if (name in before) != (name in after))
@@ -347,6 +355,7 @@ _WRITERS: dict[str, Callable[[JournalEntry, Mapping[str, Any]], Iterator[str]]] 
     "order": _order,
     "place": _place,
     "recall": _recall,
+    "results": _results,
     "routes": _routes,
     "sharing": _sharing,
     "stale": _stale,

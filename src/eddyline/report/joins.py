@@ -72,6 +72,7 @@ CHANGES = (
     "closed",
     "filtered",
     "kept",
+    "results",
 )
 """Events of the journal that are another plan."""
 
@@ -158,7 +159,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
         for pipeline in _every_pipeline(view)
         for component in (pipeline.component, f"routes {pipeline.name}")
     }
-    components = {"join", "tables", "table filter", "constraints", *pipelines}
+    components = {"join", "tables", "table filter", "products", "constraints", *pipelines}
     return [
         _lead(view, points, history, ran),
         Section(

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
 
 import msgspec
 import pyarrow as pa
@@ -107,7 +108,12 @@ class JsonReader:
             values = self._type_of(kind.value_type, name)
             return list[values | None]  # type: ignore[valid-type]
         if pa.types.is_struct(kind):
-            fields = {field.name: self._type_of(field.type, name) | None for field in kind}
+            fields = {
+                field.name: self._type_of(field.type, name) | None
+                if field.nullable
+                else Required[self._type_of(field.type, name)]
+                for field in kind
+            }
             return TypedDict("Fields", fields, total=False)  # type: ignore[operator]
         if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
             values = self._type_of(kind.item_type, name)
@@ -116,8 +122,18 @@ class JsonReader:
         raise OptionError(msg, column=name)
 
     def check(self) -> None:
-        """Raise OptionError if JSON has no values of a column's type."""
+        """Raise OptionError if JSON has no values of a column's type, or the zone is unknown."""
         _ = self._decode
+        if not any("timestamp" in str(kind) for kind in self.schema.types):
+            return
+        try:
+            _in_zone(pa.array([0], pa.timestamp("us")), self.timezone)
+        except pa.ArrowInvalid:
+            msg = (
+                f"timezone {self.timezone!r} is unknown; give a name such as Europe/Berlin or an "
+                f"offset such as +01:00, as timezone= or as the session's time zone"
+            )
+            raise OptionError(msg, timezone=self.timezone) from None
 
     def read(self, documents: Sequence[bytes]) -> tuple[pa.RecordBatch, list[Rejected]]:
         """Return the rows of documents, and those that gave none.
@@ -203,9 +219,8 @@ class JsonReader:
         for number in numbers:
             if number is not None and not FIRST_US <= number <= LAST_US:
                 hint = "; is it in ms? give timestamps='ms'" if self.unit == "s" else ""
-                raise _Refused(
-                    f"{number // scale} {self.unit} since 1970 are after the year 9999{hint}"
-                )
+                where = f"after the year 9999{hint}" if number > 0 else "before the year 1"
+                raise _Refused(f"{number // scale} {self.unit} since 1970 are {where}")
         micros = pa.array(numbers, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
         read = instants_of(texts, self.timezone)
         return pc.coalesce(read, micros).cast(kind)
@@ -277,8 +292,8 @@ def instants_of(texts: pa.Array, timezone: str) -> pa.Array:
     absolute = pc.if_else(has_zone, short, None).cast(utc)
     local = pc.if_else(has_zone, None, short).cast(pa.timestamp("us"))
     if local.null_count == len(local):
-        return absolute
-    return pc.coalesce(absolute, _in_zone(local, timezone).cast(utc))
+        return _checked(absolute, texts)
+    return _checked(pc.coalesce(absolute, _in_zone(local, timezone).cast(utc)), texts)
 
 
 def local_of(texts: pa.Array) -> pa.Array:
@@ -290,7 +305,17 @@ def local_of(texts: pa.Array) -> pa.Array:
     if pc.any(pc.not_equal(_zones(texts), "")).as_py():
         raise _Refused("the text has a zone; give a TIMESTAMP column")
     short = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
-    return short.cast(pa.timestamp("us"))
+    return _checked(short.cast(pa.timestamp("us")), texts)
+
+
+def _checked(instants: pa.Array, texts: pa.Array) -> pa.Array:
+    """Return the instants; refuse those outside the years that Spark has."""
+    micros = instants.cast(pa.int64())
+    is_outside = pc.or_(pc.less(micros, FIRST_US), pc.greater(micros, LAST_US))
+    if pc.any(is_outside).as_py():
+        text = texts.filter(is_outside)[0].as_py()
+        raise _Refused(f"{text[:60]!r} is not within the years 1 to 9999")
+    return instants
 
 
 def _zones(texts: pa.Array) -> pa.Array:
@@ -303,11 +328,22 @@ def _zones(texts: pa.Array) -> pa.Array:
     return pc.struct_field(fields, "zone")
 
 
+_OFFSET = re.compile(r"^(?:UTC|GMT|UT)?([+-])(\d\d?)(?::?(\d\d))?$|^Z$")
+"""A zone that is an offset, as Spark writes it."""
+
+
+def _offset(match: re.Match[str]) -> str:
+    """Return an offset as Arrow writes it."""
+    sign, hours, minutes = match.groups()
+    return "UTC" if sign is None else f"{sign}{int(hours):02}:{minutes or '00'}"
+
+
 def _in_zone(local: pa.Array, timezone: str) -> pa.Array:
     """Return the instants of readings of a wall clock."""
+    zone = _OFFSET.sub(_offset, timezone)
 
     def read(readings: pa.Array, missing: str) -> pa.Array:
-        return pc.assume_timezone(readings, timezone, ambiguous="earliest", nonexistent=missing)
+        return pc.assume_timezone(readings, zone, ambiguous="earliest", nonexistent=missing)
 
     first, last = read(local, "earliest"), read(local, "latest")
     skipped = pc.not_equal(first, last)

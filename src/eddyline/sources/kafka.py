@@ -70,6 +70,9 @@ READ_AT_ONCE = 10_000
 SPLIT_RECORDS = 200_000
 """Fewest records of a range that is worth a task of its own."""
 
+FEW_RECORDS = 100_000
+"""Most records that the driver reads: some 0.3 s."""
+
 MOST_SPLITS = 64
 """Most ranges of a batch, unless it has more partitions: each has a range at least."""
 
@@ -147,7 +150,7 @@ class Kafka(Source):
             if schema is not None:
                 msg = f"value={self.value!r} gives the one column value; leave out schema="
                 raise OptionError(msg, schema=schema)
-        elif schema is None:
+        elif schema is None or not schema.strip():
             msg = (
                 f"value={self.value!r} needs the columns of a value: "
                 f"schema='id LONG, ts TIMESTAMP, total DOUBLE'"
@@ -175,6 +178,10 @@ class Kafka(Source):
 
     def check(self, schema: pa.Schema) -> None:
         """Raise OptionError if values cannot give the columns."""
+        for name in schema.names:
+            if schema.names.count(name) > 1:
+                msg = f"schema= and metadata= name the column {name!r} twice"
+                raise OptionError(msg, column=name)
         if self.value == "json":
             self._json(schema).check()
 
@@ -274,6 +281,15 @@ class Kafka(Source):
                     there[partition] = offset
                 else:
                     offsets[partition] = 0
+
+    def are_few(self, start: Offset, end: Offset) -> bool:
+        """Whether the driver itself may read the records between two offsets."""
+        n_records: int = sum(
+            int(last) - int(start.get(topic, {}).get(partition, 0))
+            for topic, partitions in end.items()
+            for partition, last in partitions.items()
+        )
+        return n_records <= FEW_RECORDS
 
     def splits(self, start: Offset, end: Offset) -> Sequence[Range]:
         """Return the ranges that tasks read."""

@@ -135,6 +135,10 @@ class Source(ABC):
         """
         return None
 
+    def are_few(self, start: Offset, end: Offset) -> bool:  # noqa: ARG002
+        """Whether the driver itself may read the rows between two offsets, because they are few."""
+        return False
+
     @property
     def most_rows(self) -> int | None:
         """Most rows of a batch, by its options; None: no limit."""

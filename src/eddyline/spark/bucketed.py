@@ -364,6 +364,11 @@ class StreamOperator(BucketedOperator[StateT, ReportT]):
         """The files of the batch that is laid, if tasks read them."""
 
     @property
+    def may_read_files(self) -> bool:
+        """Whether its tasks are to read the files of the next batch, if there are files."""
+        return self.lane.may_read
+
+    @property
     def handed(self) -> tuple[str, ...]:
         """The columns of the rows that tasks read, but for those of the condition."""
         raise NotImplementedError

@@ -464,6 +464,11 @@ class Lane:
         self._laid_at = 0
 
     @property
+    def may_read(self) -> bool:
+        """Whether tasks are to read the files of the next batch, if there are files."""
+        return bool(self._streams) and self.wanted != "off" and self.choice.next == FILES
+
+    @property
     def choices(self) -> tuple[LaneChoice, ...]:
         """The choice between files and rows, of streams that tasks can read."""
         return (self.choice,) if self._streams and self._fits else ()
@@ -567,6 +572,8 @@ class Lane:
         if not self._ran or not batch.n_rows:
             return []
         took_ns = time.perf_counter_ns() - self._laid_at
+        if self._ran == FILES and batch.files is not None:
+            took_ns += batch.files.read_ns
         entries = self.choice.step(self._ran, batch.n_rows, took_ns, batch.id)
         metrics = [each.metrics for each in observed if each.metrics.get("sent") is not None]
         if self._ran == FILES and metrics:

@@ -316,6 +316,11 @@ class Operator:
         return False
 
     @property
+    def may_read_files(self) -> bool:
+        """Whether its tasks are to read the files of the next batch, if there are files."""
+        return False
+
+    @property
     def runs_ahead(self) -> bool:
         """Whether ``prepare`` computes the result of a batch, in a job over all of its rows."""
         return False

@@ -14,6 +14,7 @@ from eddyline.models.streams.plan import ModelStep, SharedModelStep
 from eddyline.options import FilterOptions
 from eddyline.query.correlations import CorrelateStep
 from eddyline.query.predicates import MixedPredicate, SqlPredicate
+from eddyline.query.products import with_products
 from eddyline.query.steps import (
     AggregateStep,
     FilterStep,
@@ -110,6 +111,9 @@ def laid_out(
     if not several:
         return _laid_over_one(steps, relations, query, options, input)
     at = several[-1]
+    kinds = {name: dict(relation.df.dtypes) for name, relation in relations.items()}
+    times = {name: relation.time for name, relation in relations.items()}
+    steps = with_products(steps, at, kinds, times)
     first = next(iter(relations.values())).df
 
     def lay_out(own: Sequence[Step], name: str) -> LaidOut:

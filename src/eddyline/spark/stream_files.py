@@ -9,11 +9,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,10 +23,14 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from eddyline.data.parquet_spans import ParquetFiles
 from eddyline.errors import EddylineError
 from eddyline.runtime.records import Backlog, whole
+from eddyline.sources.rejected import file_name
 from eddyline.sources.source import Source
 from eddyline.spark.sources.kept import STREAM, offsets_of_batch, source_in
 
@@ -70,6 +76,8 @@ class BatchFiles:
 
     streams: tuple[ParquetFiles, ...]
     """In the order in which their rows were united."""
+    read_ns: int = 0
+    """Time in which the driver has read rows of a source into files."""
 
     @cached_property
     def n_rows(self) -> int | None:
@@ -105,6 +113,9 @@ class FileStream:
         self._checkpoint = checkpoint
         self._own = eddylines or {}
         """By number, the sources that eddyline reads by itself."""
+        self._own_schemas: dict[int, pa.Schema] = {}
+        self.here = Here()
+        """Where the driver puts rows that it reads itself."""
 
     @classmethod
     def of(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
@@ -125,14 +136,31 @@ class FileStream:
                     for number, leaf in zip(numbers, leaves, strict=True)
                     if kind_of(leaf) == OWN and (source := source_in(leaf)) is not None
                 }
-                return cls(numbers, checkpoint, sources)
+                files = cls(numbers, checkpoint, sources)
+                relations = {
+                    n: leaf for n, leaf in zip(numbers, leaves, strict=True) if n in sources
+                }
+                files._own_schemas = {
+                    number: _schema_of(leaf) for number, leaf in relations.items()
+                }
+                names = {
+                    number: leaf.extraOptions().get(STREAM) for number, leaf in relations.items()
+                }
+                streams = {number: str(name) for number, name in names.items() if name is not None}
+                files.here = Here(streams=streams)
+                return files
         return None
 
-    def files(self, batch_id: int) -> BatchFiles | None:
+    def files(self, batch_id: int, *, reads_here: bool = False) -> BatchFiles | None:
         """Return the files of a micro-batch.
 
         None if they are many, or not on this machine, or if Spark's logs do not name them.
+
+        Args:
+            batch_id: the micro-batch.
+            reads_here: whether the driver reads few rows of a source without files into files.
         """
+        started = time.perf_counter_ns()
         try:
             ends = self._offsets(batch_id)
             starts = self._offsets(batch_id - 1) if batch_id else [NO_OFFSET] * len(ends)
@@ -140,21 +168,23 @@ class FileStream:
             n_left = MOST_OPENED
             for number, start, end in zip(self.sources, starts, ends, strict=True):
                 if number not in files:
-                    paths = self._paths(number, start, end, n_left)
+                    here = replace(self.here, batch_id=batch_id if reads_here else None)
+                    paths = self._paths(number, start, end, n_left, here)
                     n_left -= len(paths)
                     files[number] = ParquetFiles(paths)
-            return BatchFiles(tuple(files[number] for number in self.sources))
+            took_ns = time.perf_counter_ns() - started if self._own else 0
+            return BatchFiles(tuple(files[number] for number in self.sources), took_ns)
         except (_Unknown, EddylineError, OSError, ValueError, msgspec.MsgspecError):
             return None  # another version of Spark may write its logs in another way
 
-    def _paths(self, number: int, start: str, end: str, most: int) -> tuple[str, ...]:
+    def _paths(self, number: int, start: str, end: str, most: int, here: Here) -> tuple[str, ...]:
         """Return the files of a source in a batch.
 
         Raises:
             _Unknown: they are more, or not on this machine, or it is not known.
         """
         if (source := self._own.get(number)) is not None:
-            return _own_paths(source, start, end, most)
+            return _own_paths(source, start, end, most, here, (number, self._own_schemas[number]))
         log = self._checkpoint / "sources" / str(number)
         first, last = (_step(start), _step(end))
         return tuple(
@@ -175,7 +205,64 @@ def _step(offset: str) -> int:
     return -1 if offset == NO_OFFSET else _OFFSETS.decode(offset).logOffset
 
 
-def _own_paths(source: Source, start: str, end: str, most: int) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where the driver puts the rows of a batch that it reads itself."""
+
+    folder: Path | None = None
+    """None: it reads nothing."""
+    rejected: Path | None = None
+    """The folder of rejected values of the run."""
+    batch_id: int | None = None
+    """The micro-batch; None: the driver reads nothing of it."""
+    streams: Mapping[int, str] = field(default_factory=dict)
+    """The names of streams that reject values, by the number of their source."""
+
+    def read(
+        self, source: Source, number: int, schema: pa.Schema, first: Any, last: Any
+    ) -> list[str] | None:
+        """Read the rows between two offsets into Parquet files; None: they are not few.
+
+        Raises:
+            SourceError: they cannot be read.
+            OSError: they cannot be written.
+        """
+        if self.folder is None or self.batch_id is None or not source.are_few(first, last):
+            return None
+        if (name := self.streams.get(number)) is not None and self.rejected is not None:
+            source.rejected_to = str(self.rejected / file_name(name) / str(self.batch_id))
+        folder = self.folder / str(self.batch_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = []
+        for part, split in enumerate(source.splits(first, last)):
+            batches = [batch for batch in source.read(split, schema) if batch.num_rows]
+            if batches:
+                paths.append(str(folder / f"{number}-{part}.parquet"))
+                table = pa.Table.from_batches(batches, schema)
+                parquet.write_table(table, paths[-1], compression="none", store_schema=False)
+        return paths
+
+    def let_go(self, *, but: int | None = None) -> None:
+        """Remove the rows of batches, but for those of one."""
+        for folder in self.folder.iterdir() if self.folder and self.folder.is_dir() else ():
+            if folder.name != str(but):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _schema_of(relation: Any) -> pa.Schema:
+    """Return the columns of a stream as Arrow types."""
+    schema = StructType.fromJson(json.loads(str(relation.schema().json())))
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def _own_paths(
+    source: Source,
+    start: str,
+    end: str,
+    most: int,
+    here: Here,
+    place: tuple[int, pa.Schema],
+) -> tuple[str, ...]:
     """Return the files of a source of eddyline in a batch.
 
     Raises:
@@ -184,6 +271,9 @@ def _own_paths(source: Source, start: str, end: str, most: int) -> tuple[str, ..
     before = {} if start == NO_OFFSET else msgspec.json.decode(start)
     first, last = offsets_of_batch(before, msgspec.json.decode(end))
     paths = source.plain_files(first, last) if first else None
+    if paths is None and first:
+        number, schema = place
+        paths = here.read(source, number, schema, first, last)
     if paths is None or len(paths) > most:
         raise _Unknown("the rows are not those of a few files of this machine")
     return tuple(paths)
@@ -375,7 +465,8 @@ def has_plain_files(relation: Any) -> bool:
     if kind_of(relation) != OWN:
         return False
     source = source_in(relation)
-    return source is not None and type(source).plain_files is not Source.plain_files
+    without = (Source.plain_files, Source.are_few)
+    return source is not None and (type(source).plain_files, type(source).are_few) != without
 
 
 def _is_plain_parquet(relation: Any) -> bool:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import (
     FOUND,
+    CountedPartnerBatch,
     PartnerBatch,
     decided,
     results_by_partner,
@@ -64,10 +65,16 @@ class PartnerOperator(OrderedOperator):
             self.horizons(),
             grid=self.part.grid,
             partners=partners,
+            order=self.order() if self.counts else None,
         )
 
+    @property
+    def counts(self):
+        """Whether the second input has a window of N rows."""
+        return bool(OrderedOperator.order(self).rows)
+
     def task(self, plan, place, before):
-        return PartnerBatch(plan, place, before)
+        return (CountedPartnerBatch if self.counts else PartnerBatch)(plan, place, before)
 
     def rows(self, each, arrived):
         """Rows that its own conditions keep, marked; of the second input all, for their time."""
@@ -112,6 +119,15 @@ def test_any_cut_any_retry_gives_the_definition(case, data):
         assert operator.results() == wanted(case, operator.answered())
 
 
+@given(case=partner_cases(conditions=False, counted=True), data=st.data())
+def test_any_cut_of_rows_that_windows_count_gives_the_definition(case, data):
+    with TemporaryDirectory() as folder:
+        operator = PartnerOperator(case, data.draw, folder)
+        for number, tables in enumerate(case.batches or [{}]):
+            operator.batch(tables, number=number)
+        assert operator.results() == wanted(case, operator.answered())
+
+
 @given(case=partner_cases(conditions=False), data=st.data())
 def test_all_rows_at_once_give_the_definition(case, data):
     with TemporaryDirectory() as folder:
@@ -135,7 +151,7 @@ class TieredPartners(PartnerOperator):
         return replace(plan, spans=spans, measures=self.draw(st.booleans()))
 
     def is_ending(self, name):
-        return self.lengths()[name] < FOREVER
+        return self.lengths()[name] < FOREVER or (name == self.sides[1] and self.counts)
 
 
 @pytest.mark.large
@@ -191,8 +207,9 @@ class HotForOne(PartnerOperator):
 
 
 @pytest.mark.parametrize("kind", sorted(TEXTS))
-def test_partners_are_found_cold_and_the_newest_says_how_old_they_get(tmp_path, kind):
-    drawn, windows = random.Random(kind), [f"RANGE {LENGTH} MICROSECONDS"] * 2
+@pytest.mark.parametrize("window", [f"RANGE {LENGTH} MICROSECONDS", "ROWS 60"])
+def test_partners_are_found_cold_and_the_newest_says_how_old_they_get(tmp_path, kind, window):
+    drawn, windows = random.Random(kind), [f"RANGE {LENGTH} MICROSECONDS", window]
     tables = {name: stream(drawn, name) for name in "st"}
     query = read_query(TEXTS[kind].format(*windows), COLUMNS)
     batches = cut(drawn, tables, [3, 0, 9])
@@ -200,7 +217,7 @@ def test_partners_are_found_cold_and_the_newest_says_how_old_they_get(tmp_path, 
     operator, counts = HotForOne(case, lambda _: 0, str(tmp_path)), AgeCounts()
     for number, batch in enumerate(batches):
         operator.batch(batch, number=number)
-        counts.add(operator.newest.report.ages["t"])
+        counts.add(operator.newest.report.ages.get("t", AgeCounts()))
     assert operator.results() == wanted(case, operator.answered())
     assert 0 < counts.n_cold < counts.n_pairs
     n_older = sum(counts.bins.values())
@@ -240,6 +257,32 @@ def test_long_runs_give_the_definition_and_keep_little(tmp_path, kind, lengths, 
         assert kept < 120
     for file in (file for files in state.waiting.values() for file in files):
         assert file.last_end >= operator.answered() - lengths[0]
+
+
+A_ROW = pytest.mark.large("300 batches of a row, each of which is tried twice")
+
+
+@pytest.mark.parametrize("kind", sorted(TEXTS))
+@pytest.mark.parametrize("window", ["ROWS 1", "ROWS 12", "PARTITION BY k ROWS 2"])
+@pytest.mark.parametrize("sizes", [pytest.param([0, 1], marks=A_ROW), [3, 0, 9]])
+def test_long_runs_over_counted_rows_give_the_definition_and_keep_little(
+    tmp_path, kind, window, sizes
+):
+    """A row waits for its partners when these have left long ago; each batch is tried twice."""
+    drawn = random.Random(f"{kind}{window}{sizes}")
+    tables = {name: stream(drawn, name) for name in "st"}
+    query = read_query(TEXTS[kind].format(f"RANGE {LENGTH} MICROSECONDS", window), COLUMNS)
+    batches = cut(drawn, tables, sizes)
+    case = JoinCase(query, tables, dict.fromkeys("st", "ts"), LATENESS, batches)
+    operator = PartnerOperator(case, lambda _: 1, str(tmp_path))
+    for number, batch in enumerate(batches):
+        operator.batch(batch, number=number)
+    found = operator.results()
+    assert found == wanted(case, operator.answered())
+    assert found.total() > 10
+    state = operator.part.buckets[0]
+    assert sum(file.n_rows for file in state.waiting["s"]) < 60
+    assert sum(file.n_rows for files in state.runs.values() for file in files) < 120
 
 
 def test_a_partner_that_a_longer_lateness_lets_in_is_late_once_its_row_is_decided(tmp_path):

@@ -11,6 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, QueryError
+from eddyline.joins import products
+from eddyline.joins.products import COMBINATIONS, PRODUCTS, WAYS, ProductChoice
 from eddyline.query.identity import differences
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.joins.join_streams import told, write_batch
@@ -202,7 +204,21 @@ def asking(condition):
     return ours, theirs
 
 
-def of_rows_that_ask(condition):
+def asking_last_rows(condition):
+    """Return a condition with EXISTS or IN over windows of N rows: ours, and that of DuckDB."""
+    ours, theirs = asking(condition)
+    for name, (n_rows, groups) in {"t": (6, ""), "u": (1, "PARTITION BY v ")}.items():
+        length, bound = (2, ST) if name == "t" else (3, SU)
+        ours = ours.replace(f"{name} [RANGE {length} SECONDS]", f"{name} [{groups}ROWS {n_rows}]")
+        by = ", ".join(f"{column} NULLS FIRST" for column in ("ts", "k", "v", "w"))
+        end = f"lead(ts, {n_rows}) OVER ({groups}ORDER BY {by}) - INTERVAL 1 MICROSECOND"
+        held = f"SELECT *, coalesce({end}, TIMESTAMPTZ '2100-01-01') AS till FROM {name}"
+        met_at = f"greatest(s.ts, {name}.ts) <= least(s.ts + INTERVAL 4 SECONDS, {name}.till)"
+        theirs = theirs.replace(f"FROM {name} ", f"FROM ({held}) {name} ").replace(bound, met_at)
+    return ours, theirs
+
+
+def of_rows_that_ask(condition, asking=asking):
     """Return aggregates of the rows of ``s`` for which a condition holds."""
     ours, theirs = asking(condition)
     n_waits = condition.count("<")
@@ -259,6 +275,7 @@ CASES |= {
     "EXISTS": of_rows_that_ask("<t> AND s.v > -4"),
     "NOT EXISTS and NOT IN": of_rows_that_ask("NOT <t> AND (s.v > 9 OR NOT <u>)"),
     "EXISTS and IN under OR": of_rows_that_ask("s.v > 12 OR <t> OR <u>"),
+    "EXISTS and NOT IN over the last rows": of_rows_that_ask("<t> AND NOT <u>", asking_last_rows),
 }
 
 
@@ -277,6 +294,68 @@ def test_any_cut_gives_what_duckdb_gives(spark, folder, case, at_once):
     wanted = of_duckdb(of)
     assert len(wanted) > 10
     assert answers(engine_of(spark, folder, at_once=at_once), text) == wanted
+
+
+OF_ALL = (
+    "(SELECT min(x) FROM (SELECT max(ts) - INTERVAL 3 SECONDS AS x FROM s UNION ALL "
+    "SELECT max(ts) - INTERVAL 3 SECONDS FROM t UNION ALL "
+    "SELECT max(ts) - INTERVAL 3 SECONDS FROM u))"
+)
+BY_KEY = {name: CASES[name] for name in ("sums by key", "a stream for ever and one for an instant")}
+BY_KEY |= {
+    "averages and HAVING, by values": (
+        "SELECT t.v % 3 AS g, round(avg(s.k) * 1000) AS n, sum(s.v) AS m, count(t.w) AS o, "
+        f"window.end AS till {TWO} AND s.v IS DISTINCT FROM 7 GROUP BY t.v % 3 HAVING count(*) > 2",
+        changes(
+            pairs(
+                "t.v % 3",
+                where="s.v IS DISTINCT FROM 7",
+                until=OF_TWO,
+                values="s.k AS k, s.v AS v, t.w AS w",
+            ),
+            LOW,
+            "round(avg(k) * 1000) AS n, sum(v) AS m, count(w) AS o",
+            "here > 2",
+        ),
+    ),
+    "three inputs": (
+        "SELECT 1 AS g, sum(s.v) AS n, round(avg(u.k) * 1000) AS m, count(*) AS o, sum(t.v) AS p, "
+        "window.end AS till FROM s [RANGE 4 SECONDS], t [RANGE 2 SECONDS], u [RANGE 3 SECONDS] "
+        "WHERE s.k = t.k AND t.k = u.k",
+        changes(
+            "SELECT 1 AS g, s.v AS v, t.v AS x, k, greatest(s.ts, t.ts, u.ts) AS since, "
+            f"{until(s=4, t=2, u=3)} AS until FROM s JOIN t USING (k) JOIN u USING (k)",
+            OF_ALL,
+            "sum(v) AS n, round(avg(k) * 1000) AS m, count(until) AS o, sum(x) AS p",
+        ),
+    ),
+}
+
+
+@pytest.fixture(params=["products", "in turns"])
+def results_of_joins(request, monkeypatch):
+    """Let joins return products in all batches, or in every other one; return how many came."""
+    came = []
+
+    def turn(choice, counts, batch_id=-1):
+        came.append((choice.plan, sum(each.n_products for each in counts)))
+        if request.param == "in turns":
+            choice.plan = WAYS[choice.plan == COMBINATIONS]
+        return []
+
+    monkeypatch.setattr(products, "COMBINATIONS", PRODUCTS)  # what a choice begins with
+    monkeypatch.setattr(ProductChoice, "step", turn)
+    return came
+
+
+@pytest.mark.large("runs a stream of four batches")
+@pytest.mark.parametrize("case", BY_KEY)
+def test_products_give_what_combinations_do(spark, folder, case, results_of_joins):
+    text, of = BY_KEY[case]
+    wanted = of_duckdb(of)
+    assert len(wanted) > 10
+    assert answers(engine_of(spark, folder), text, buckets=2) == wanted
+    assert sum(n for plan, n in results_of_joins if plan == PRODUCTS) > 10
 
 
 @pytest.mark.large("runs a stream of four batches")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import duckdb
 import pytest
@@ -189,6 +190,59 @@ CASES |= {
     "bounds in place of windows: EXISTS under OR": bounded(
         "SELECT s.id FROM s WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.k = s.k AND {ts_of_t}) "
         "OR EXISTS (SELECT 1 FROM u WHERE s.v = u.v AND {ts_of_u})"
+    ),
+}
+
+COUNTED = {"t": ("ROWS 6", 6, ""), "u": ("PARTITION BY name ROWS 2", 2, "PARTITION BY name")}
+"""Windows of N rows: of eddyline, and how many rows and what groups DuckDB counts."""
+
+
+def counted(text):
+    """Return a query over windows of N rows, and that of DuckDB, where each row has its end."""
+    ours = re.sub(r" AND LIVE\(.*?\)", "", text).replace("{s}", WINDOWS["s"])
+    theirs = text.replace(
+        "{s}", f"(SELECT *, ts + INTERVAL {LENGTHS['s']} SECOND AS till FROM s) s"
+    )
+    for name, (window, n_rows, groups) in COUNTED.items():
+        ours = ours.replace(f"{{{name}}}", f"{name} [{window}]")
+        end = f"lead(ts, {n_rows}) OVER ({groups} ORDER BY ts, id) - INTERVAL 1 MICROSECOND"
+        held = f"(SELECT *, coalesce({end}, TIMESTAMPTZ '2100-01-01') AS till FROM {name}) {name}"
+        theirs = theirs.replace(f"{{{name}}}", held)
+
+    def at_once(found):
+        names = found[1].split(", ")
+        times, ends = (", ".join(f"{name}.{of}" for name in names) for of in ("ts", "till"))
+        return f" AND greatest({times}) <= least({ends})"
+
+    return ours, re.sub(r" AND LIVE\((.*?)\)", at_once, theirs)
+
+
+CASES |= {
+    "last rows: LEFT": counted(
+        "SELECT s.id, t.id AS tid, t.name FROM {s} LEFT JOIN {t} ON s.k = t.k AND s.v <> t.v "
+        "AND LIVE(s, t) WHERE s.id > 3 AND (t.v IS NULL OR t.v > 1)"
+    ),
+    "last rows: EXISTS and NOT EXISTS": counted(
+        "SELECT s.id, s.v FROM {s} WHERE EXISTS (SELECT 1 FROM {t} WHERE t.k = s.k AND t.v > 1 "
+        "AND LIVE(s, t)) AND s.v > 0 AND NOT EXISTS (SELECT * FROM {u} WHERE u.v = s.v "
+        "AND u.k > 0 AND LIVE(s, u))"
+    ),
+    "last rows: EXISTS and IN under OR": counted(
+        "SELECT s.id FROM {s} WHERE s.v > 3 OR EXISTS (SELECT 1 FROM {u} WHERE u.k = s.k "
+        "AND u.v > 1 AND LIVE(s, u)) OR (s.name = 'b' AND s.v IN (SELECT t.v FROM {t} "
+        "WHERE t.id > 0 AND LIVE(s, t)))"
+    ),
+    "last rows: NOT IN with NULLs": counted(
+        "SELECT s.id FROM {s} WHERE s.id NOT IN (SELECT u.k FROM {u} WHERE u.name = 'a' "
+        "AND LIVE(s, u)) OR s.v NOT IN (SELECT t.v FROM {t} WHERE t.k = s.k AND LIVE(s, t))"
+    ),
+    "last rows: the stream itself, and whether there is a row": counted(
+        "SELECT s.id FROM {s} WHERE NOT EXISTS (SELECT 1 FROM {t} WHERE t.v = 4 AND LIVE(s, t)) "
+        "AND EXISTS (SELECT 1 FROM {t} WHERE t.v = s.v AND t.id < s.id + 3 AND LIVE(s, t))"
+    ),
+    "last rows behind joined rows": counted(
+        "SELECT s.id, n.label, t.id AS tid FROM {s} LEFT JOIN names n ON s.k = n.k "
+        "LEFT JOIN {t} ON s.v = t.v AND t.name = s.name AND LIVE(s, t) WHERE s.id >= 0"
     ),
 }
 

@@ -189,6 +189,12 @@ ALL_PAIRS = (
 )
 
 
+def last_rows(name: str, n_rows: int, groups: str = "") -> str:
+    """Return SQL of the rows of a stream, with the last instant of each in a window of N rows."""
+    end = f"lead(ts, {n_rows}) OVER ({groups} ORDER BY ts, id) - INTERVAL 1 MICROSECOND"
+    return f"SELECT *, coalesce({end}, TIMESTAMPTZ '2100-01-01') AS till FROM {name}"
+
+
 def slides(rows: str, low: str, groups: str, calls: str, more: str = "") -> str:
     """Return SQL of the aggregates of windows of nine seconds that have ended."""
     return (
@@ -455,6 +461,24 @@ KINDS = {
         late="st",
         options={"buckets": 2},
     ),
+    "sums over a join by key": Kind(
+        {
+            "q": (
+                "SELECT t.k % 7 AS g, count(*) AS n, sum(s.id) AS total, count(t.id) AS m, "
+                "window.end AS till FROM s [RANGE 9 SECONDS], t [RANGE 6 SECONDS] "
+                "WHERE s.k = t.k AND s.id % 3 <> 0 AND t.id % 3 <> 0 GROUP BY t.k % 7",
+                changes(
+                    "SELECT s.k % 7 AS g, s.id AS a, t.id AS b, greatest(s.ts, t.ts) AS since, "
+                    "least(s.ts + INTERVAL 9 SECONDS, t.ts + INTERVAL 6 SECONDS) AS until "
+                    "FROM s JOIN t ON s.k = t.k AND s.id % 3 <> 0 AND t.id % 3 <> 0",
+                    LOWER,
+                    "count(a) AS n, sum(a) AS total, count(b) AS m",
+                ),
+            )
+        },
+        late="st",
+        options={"buckets": 2},
+    ),
     "joins together": Kind(
         {
             "wide": (
@@ -541,6 +565,25 @@ KINDS = {
                 "least(w.until, u.ts + INTERVAL 2 SECONDS)) AND since + INTERVAL 6 SECONDS < "
                 f"{LOW} AND (b IS NOT NULL OR ts + INTERVAL 6 SECONDS < "
                 "(SELECT max(ts) - INTERVAL 2 SECONDS FROM t))",
+            )
+        },
+        late="stu",
+        options={"buckets": 2},
+    ),
+    "partners among the last rows": Kind(
+        {
+            "q": (
+                "SELECT s.id AS a, s.k AS b FROM s [RANGE 6 SECONDS] WHERE s.id % 3 <> 0 "
+                "AND EXISTS (SELECT 1 FROM t [PARTITION BY k ROWS 2] WHERE t.k = s.k AND t.id % 3 "
+                "<> 0) AND NOT EXISTS (SELECT 1 FROM s u [ROWS 30] WHERE u.k = s.k + 1 "
+                "AND u.id % 3 <> 0)",
+                f"WITH x AS ({last_rows('t', 2, 'PARTITION BY k')}), y AS ({last_rows('s', 30)}) "
+                "SELECT id AS a, k AS b FROM s WHERE id % 3 <> 0 AND EXISTS (SELECT 1 FROM x "
+                "WHERE x.k = s.k AND x.id % 3 <> 0 AND "
+                "greatest(x.ts, s.ts) <= least(x.till, s.ts + INTERVAL 6 SECONDS)) "
+                "AND NOT EXISTS (SELECT 1 FROM y WHERE y.k = s.k + 1 AND y.id % 3 <> 0 AND "
+                "greatest(y.ts, s.ts) <= least(y.till, s.ts + INTERVAL 6 SECONDS)) "
+                f"AND ts + INTERVAL 6 SECONDS < {LOWER}",
             )
         },
         late="stu",

@@ -20,6 +20,7 @@ from eddyline.joins.caches.bucket_caches import NEWS, CachedBatch
 from eddyline.joins.operator.composites import SEED, Composites, asked_of, rows_of_parts
 from eddyline.joins.operator.leaving_rows import ColdRows, Discarding, Leaving, spans_of
 from eddyline.joins.operator.pipeline import PartnerAges, Stage, results
+from eddyline.joins.operator.products import results_as_products
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import BucketReport
 from eddyline.state.bucket_state import by_size, upkeep_of
@@ -119,7 +120,7 @@ class BucketBatch:
     ) -> Iterator[pa.Table]:
         """Return what the new rows of the batch bring about; see ``pipeline.results``."""
         plan, caches = self.plan, self._caches
-        return results(
+        combinations = results(
             plan.graph,
             plan.orders,
             windows,
@@ -131,6 +132,10 @@ class BucketBatch:
             self._tier.lost,
             plan.classes,
         )
+        if plan.products is None:
+            return combinations
+        counts = self.report.products
+        return results_as_products(plan.products, plan.graph, windows, news, combinations, counts)
 
     def _profile(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]

@@ -9,6 +9,10 @@ until event time has passed its window, so no partner can come any more. It is t
 in the window of the second input, which keeps rows for as long. So nothing is remembered of a row
 that waits. Combinations of a LEFT join are found at once, as those of an inner join. If the second
 input is a stream, all rows are in one bucket, which sees how far its event time is.
+
+``CountedPartnerBatch`` is for such joins whose second input has a window of N rows. It is an
+``OrderedBatch``, because the ends of these rows follow from their order, and it decides rows as
+``PartnerBatch`` does.
 """
 
 from __future__ import annotations
@@ -188,9 +192,13 @@ class OrderedBatch(BucketBatch):
                 if rows is not None:
                     due[name] = rows
                 continue
-            if parts := due_of(self, name, rows, since, until):
+            if parts := self._due_of(name, rows, since, until):
                 due[name] = Rows.together(parts)
         return due
+
+    def _due_of(self, name: str, rows: Rows | None, since: int, until: int) -> list[Rows]:
+        """Return the rows of an input that need not wait any longer; the others are kept."""
+        return due_of(self, name, rows, since, until)
 
     # -- the windows ----------------------------------------------------------------------------
 
@@ -254,7 +262,7 @@ class OrderedBatch(BucketBatch):
         for is_cold in (True, False):
             mine = [each for each in alive if each is not None and each.is_cold == is_cold]
             kept += self._merged(name, mine, horizon)
-        span = self.plan.spans.get(name)
+        span = self._hot_for(name)
         for each in kept:
             if each.file is None:
                 each.file = self._write(each.run)
@@ -273,6 +281,10 @@ class OrderedBatch(BucketBatch):
             after.cold[name] = cold
         if ends_files := tuple(each.ends for each in kept if each.ends is not None):
             after.ends[name] = ends_files
+
+    def _hot_for(self, name: str) -> int | None:
+        """Return for how long the rows of an input are hot (µs); None: as long as they stay."""
+        return self.plan.spans.get(name)
 
     def _merged(self, name: str, kept: Sequence[Kept], horizon: int) -> list[Kept]:
         """Return the runs of a window, some of them made one."""
@@ -333,12 +345,18 @@ def results_of_all(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Ta
     """Join rows, by input, after which none comes; returns what ``OrderedBatch.run`` does."""
     order = plan.order
     assert order is not None
-    released = {name: released_of(order, name, rows, None).rows for name, rows in batch.items()}
-    news = {name: _joinable(order, name, run_of(of)) for name, of in released.items() if len(of)}
+    news, work = _released_runs(order, batch), JoinWork()
     instants = instants_of([rows for name, rows in batch.items() if name in order.time.lateness])
-    work = JoinWork()
     emission = Emission(plan.graph, plan.orders, ALWAYS, FOREVER, {}, news, instants, work)
     yield from emission.tables(order.emits)
+
+
+def _released_runs(order: OrderPlan, batch: Mapping[str, Rows]) -> dict[str, SortedRun]:
+    """Return the rows that can join, by input, after which none comes."""
+    released = {name: released_of(order, name, rows, None).rows for name, rows in batch.items()}
+    return {
+        name: _joinable(order, name, run_of(rows)) for name, rows in released.items() if len(rows)
+    }
 
 
 def latest_after(
@@ -633,12 +651,112 @@ class PartnerBatch(BucketBatch):
         return due_of(self, asked.left, new, since, until)
 
 
+@dataclass(slots=True)
+class CountedPartnerBatch(OrderedBatch):
+    """The bucket of such a join whose second input has a window of N rows; see ``BucketBatch``.
+
+    Event time of the second input says how far the bucket answers. All rows of that input up to
+    there are known, and so is each end of a row before it. So a row of the first input whose window
+    ended before finds its partners.
+    """
+
+    _lonely: list[Rows] = field(init=False, default_factory=list)
+    """Rows of the first input that have no key, and so no partner."""
+    _decided: list[Rows] = field(init=False, default_factory=list)
+    """Rows of the first input for which no partner can come any more."""
+
+    def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
+        """Join the rows of the batch, by input, and keep them; yields the results.
+
+        Raises:
+            OSError: a file cannot be read or written.
+        """
+        yield from OrderedBatch.run(self, batch)
+        for table in without_partner(self._asked, self._lonely):
+            self.report.n_results += table.num_rows
+            yield table
+
+    @property
+    def _asked(self) -> PartnerPlan:
+        assert self.plan.partners is not None
+        return self.plan.partners
+
+    def _on_time(self, name: str, rows: Rows) -> Rows:
+        on_time = BucketBatch._on_time(self, name, rows)
+        if name != self._asked.left:
+            return on_time
+        if on_time.passes is not None:
+            self._lonely.append(on_time.taken(np.flatnonzero(~on_time.passes)))
+        return on_time.passing()
+
+    def _write_late(self, name: str, late: Rows) -> None:
+        write = BucketBatch if name == self._asked.left else OrderedBatch
+        write._write_late(self, name, late)
+
+    def _due_of(self, name: str, rows: Rows | None, since: int, until: int) -> list[Rows]:
+        """Return the rows that meet those that are there, or that are decided; keep the others.
+
+        A row of the first input waits until it is decided. Before that it meets the rows of the
+        second one if its combinations are results.
+        """
+        asked = self._asked
+        if name != asked.left:
+            return OrderedBatch._due_of(self, name, rows, since, until)
+        ended = earlier(since, asked.length), earlier(until, asked.length)
+        self._decided = due_of(self, name, rows, *ended)
+        if asked.kind != "left":
+            return self._decided
+        files = self.before.waiting.get(name, ())
+        meeting = HeldRows(self.place.files, self.place.runs, files, since).before(until)
+        if rows is not None:
+            meeting.append(rows.taken(np.flatnonzero(rows.starts < until)))
+        return [part for part in meeting if len(part)]
+
+    def _emitted(
+        self, since: int, until: int, due: Mapping[str, Rows], news: Mapping[str, SortedRun]
+    ) -> Iterator[pa.Table]:
+        asked, order = self._asked, self._order
+        if asked.kind == "left":
+            yield from OrderedBatch._emitted(self, since, until, due, news)
+        elif self.plan.measures_ages:
+            self._ages = PartnerAges(self.plan, self.report)
+        new = [news[asked.right]] if asked.right in news else []
+        runs = [*(each.run for each in self._windows[asked.right]), *new]
+        window = [_joinable(order, asked.right, run) for run in runs]
+        work = self.report.work
+        for table in decided(asked, self.plan.graph, self._decided, window, work, self._ages):
+            self.report.n_results += table.num_rows
+            yield table
+
+    def _keep_window(
+        self, name: str, new: SortedRun | None, horizon: int | None, until: int
+    ) -> None:
+        """Keep the rows of a window that may still be needed, also by rows that wait."""
+        asked = self._asked
+        if name == asked.left and asked.kind != "left":
+            return
+        if name == asked.right and horizon is not None:
+            horizon = min(horizon, earlier(until, asked.length))
+        OrderedBatch._keep_window(self, name, new, horizon, until)
+
+    def _hot_for(self, name: str) -> int | None:
+        """Return for how long the rows of an input are hot (µs); None: as long as they stay.
+
+        The rows that look for them come first when their own window has ended.
+        """
+        span = OrderedBatch._hot_for(self, name)
+        return span if span is None or name != self._asked.right else span + self._asked.length
+
+
 def results_by_partner(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
     """Join rows, by input, after which none comes; returns what ``PartnerBatch.run`` does."""
     asked, work = plan.partners, JoinWork()
     assert asked is not None
-    joined = {name: rows.passing() for name, rows in batch.items()}
-    news = {name: SortedRun.of(rows) for name, rows in joined.items() if len(rows)}
+    if plan.order is not None:
+        news = _released_runs(plan.order, batch)
+    else:
+        joined = {name: rows.passing() for name, rows in batch.items()}
+        news = {name: SortedRun.of(rows) for name, rows in joined.items() if len(rows)}
     if asked.kind == "left":
         yield from results(plan.graph, plan.orders, {}, news, work)
     left = [news[asked.left].rows] if asked.left in news else []

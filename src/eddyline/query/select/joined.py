@@ -388,15 +388,20 @@ class JoinReader:
                 if item.kind == "full":
                     message = f"{what} supported; write a LEFT or a RIGHT JOIN"
                 statement.refuse(message, each.items[0].start)
-        for one in (*left.items, *right.items):
-            if one.window.counts is not None:
-                message = f"{said} over a window of N rows is not supported yet; write [RANGE …]"
+        for one in (*left.items, *(right.items if item.kind == "full" else ())):
+            self._check_leaves(one, said)
+        for one in right.items:
+            if one.window.counts is not None and one.is_table:
+                message = (
+                    f"{said}: the rows of the table {one.name!r} come at no instant, so none is "
+                    f"among the latest; leave out [{one.window.text}]"
+                )
                 statement.refuse(message, one.window_start(statement))
         if item.kind == "full" and item.using:
             statement.refuse(f"{said} with USING is not supported yet; write ON", at)
 
     def _check_times(self) -> None:
-        """Refuse joins of joined rows of which the event time is not known, or of N rows."""
+        """Refuse joins of joined rows of which event time or the end is not known."""
         for each in self._items:
             said = "a join of joined rows"
             if each.time is None and not each.is_table:
@@ -405,12 +410,23 @@ class JoinReader:
                     f"stream with one: engine.stream({each.name!r}, …, time='…')"
                 )
                 self._statement.refuse(message, each.start)
-            if each.window.counts is not None:
-                message = f"a window of N rows is not supported yet in {said}; write [RANGE …]"
-                self._statement.refuse(message, each.window_start(self._statement))
+        for stage in self._stages:
+            relations = stage.relations if len(stage.relations) > 1 else ()
+            joined = (one for one in relations if one.stage is not None)
+            for item in (item for one in joined for item in one.timed):
+                self._check_leaves(item, "a join of joined rows")
         if self._emits != "istream":
             message = f"{self._emits.upper()} of a join of joined rows is not"
             self._statement.refuse(f"{message} supported yet", self._statement.emits_at)
+
+    def _check_leaves(self, item: FromItem, join: str) -> None:
+        """Refuse an input of which event time does not tell how long its rows stay."""
+        if item.window.counts is not None:
+            message = (
+                f"{join} needs to know when a row of {item.name!r} leaves its window, which event "
+                f"time does not tell of [{item.window.text}]; write [RANGE …]"
+            )
+            self._statement.refuse(message, item.window_start(self._statement))
 
     # -- WHERE ------------------------------------------------------------------------------------
 

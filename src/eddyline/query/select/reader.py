@@ -340,7 +340,9 @@ class _Reader:
             NotSupportedError: a row does not say how long it stays.
         """
         for each in items:
-            if isinstance(each.window, SlideWindow | SessionWindow) or each.window.counts:
+            stays = each.kind not in ("semi", "anti")  # of a partner, no result is made
+            is_counted = each.window.counts is not None and stays
+            if isinstance(each.window, SlideWindow | SessionWindow) or is_counted:
                 what = f"{said}{of} with [{each.window.text}] of {each.name!r}"
                 statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
             if each.time is None and not each.is_table:

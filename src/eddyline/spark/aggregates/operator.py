@@ -560,7 +560,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
                 name=self.query,
                 windows=self.windows,
                 groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
-                calls=tuple(each.call.text for each in self.calls),
+                calls=tuple(dict.fromkeys(each.call.text for each in self.calls)),
                 plan=self.loop.plan if self.decides and not self.by_row else "",
                 newest=self.loop.newest,
                 total=self.total,

@@ -96,6 +96,11 @@ class FilterOperator(Operator):
         component = f"lane{self._of}"
         self.lane = Lane(self, component, options.lane, is_adaptive=options.adaptive)
 
+    @property
+    def may_read_files(self) -> bool:
+        """Whether its tasks are to read the files of the next batch, if there are files."""
+        return self.lane.may_read
+
     @classmethod
     def of(cls, step: FilterStep, site: Site) -> Self:
         """Return the operator of a step."""

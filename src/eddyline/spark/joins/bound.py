@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, BooleanType, StructField, StructType
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, StructType
 
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import FOUND
 from eddyline.joins.orders.class_orders import RowAttribute
 from eddyline.joins.orders.classes import Readable
-from eddyline.joins.plan import PartnerPlan
+from eddyline.joins.plan import PartnerPlan, ProductPlan
+from eddyline.joins.products import PRODUCTS
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.attributes import candidates
 from eddyline.query.predicates import SqlPredicate
-from eddyline.query.query import LONGEST
+from eddyline.query.query import LAST, LONGEST, PRODUCT, N
 from eddyline.query.result_times import ResultTimes, TimedInput
 from eddyline.query.steps import (
     FilterStep,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from eddyline.constraints.bounds import LatenessRule
     from eddyline.joins.graph import UniqueKey
+    from eddyline.query.query import Products
     from eddyline.query.steps import JoinedInput, JoinStep, Step
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.joins.source import Source
@@ -375,7 +377,43 @@ class BoundJoin:
         }
         for name, fields in found.items():
             check_travel(f"a join with {name!r}", fields)
+        if self.step.products is not None:
+            found[PRODUCT] = self._product_fields(self.step.products)
         return found
+
+    def _product_fields(self, products: Products) -> StructType:
+        """Return the columns of results that say what these stand for."""
+        name, time = next(iter(products.times.items()))
+        (of_time,) = self.fields_of(self.source.layout(name), [time])
+        numbers = [StructField(column.field, LongType()) for column in products.sums]
+        last = StructField(LAST, of_time.dataType)
+        return StructType([StructField(N, LongType()), last, *numbers])
+
+    @cached_property
+    def product_keys(self) -> dict[str, str] | None:
+        """By input, the key column that products compare; None if they cannot be made."""
+        if self.step.products is None or len(self.timed) < len(self.inputs):
+            return None
+        if not self.source.rough:
+            return {}
+        columns = {column for pair in self.compared_by_tasks for column in pair}
+        keys = {
+            layout.name: column
+            for layout in self.source.layouts
+            for column, _ in layout.columns
+            if result_column(layout.name, column) in columns
+        }
+        return keys if len(columns) == len(keys) == len(self.inputs) else None
+
+    def products(self, plan: str | None) -> ProductPlan | None:
+        """Return what results say that may stand for several combinations; None: they do not.
+
+        ``plan`` is what is returned; None if nothing but combinations can be.
+        """
+        if self.step.products is None:
+            return None
+        asked, keys = self.step.products, self.product_keys or {}
+        return ProductPlan(asked, keys, may_be=plan is not None, is_on=plan == PRODUCTS)
 
     def fields_of(self, layout: InputLayout, names: Iterable[str]) -> StructType:
         """Return some columns of an input."""

@@ -36,6 +36,8 @@ from eddyline.joins.plan import (
     JoinProfile,
     JoinWork,
 )
+from eddyline.joins.products import COMBINATIONS, ProductChoice
+from eddyline.joins.products import WAYS as RESULTS
 from eddyline.joins.tables import WayChoice
 from eddyline.joins.view import (
     STATIC,
@@ -105,6 +107,7 @@ class LearnedJoin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drops: Any
     way: str = BUCKETS
     lane: Any = None
+    results: str = COMBINATIONS
 
 
 class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
@@ -187,6 +190,13 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             is_on=self.options.adaptive and self.options.caches and can_cache,
             seed=self.options.seed,
         )
+        # Constraints and caches see combinations.
+        self._may_return_products = (
+            bound.product_keys is not None
+            and not self.leaving.lengths
+            and not (self.options.caches and can_cache)
+        )
+        self.products = ProductChoice(is_adaptive=self.options.adaptive)
         self.ways = WayChoice(is_adaptive=self.options.adaptive and can_broadcast)
         # Tables that may be sent to the rows leave nothing for Python to do, as a rule.
         self.task_module = "" if can_broadcast else BatchWorker.__module__
@@ -209,6 +219,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """What reads the files of the batch that is laid; None if Spark hands its rows over."""
         self._last_batch = -1
         self._is_new = True
+
+    @property
+    def may_read_files(self) -> bool:
+        """Whether its tasks are to read the files of the next batch, if there are files."""
+        return self.lane.may_read
 
     @property
     def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -564,6 +579,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             lengths=bound.lengths,
             order=bound.order(self.inputs.streams, {}),
             partners=bound.partners(self.inputs.streams, {}),
+            products=bound.products(self.products.plan if self._may_return_products else None),
         )
         results = arrow_schema(df.sparkSession, bound.task_schema)
         shape = Shape(source.layouts, results, bound.compared_by_tasks)
@@ -590,6 +606,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             grid=self._grid,
             order=bound.order(time, latest),
             partners=bound.partners(time, latest),
+            products=bound.products(self.products.plan if self._may_return_products else None),
             keys_only=bound.keys_only,
             moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
@@ -634,7 +651,14 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 *leaving,
                 *self._told,
                 *self.drops.step(observed, n_rows, batch.id),
+                *self._chosen_results(reports, batch.id),
             ]
+
+    def _chosen_results(self, reports: Sequence[BucketReport], batch_id: int) -> list[JournalEntry]:
+        """Choose whether the next batch returns combinations or products."""
+        if not self._may_return_products:
+            return []
+        return self.products.step((report.products for report in reports), batch_id)
 
     def _learn_orders(
         self,
@@ -665,8 +689,10 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         for each in reports:
             n_late.update(each.n_late)
         self.inputs.count_late(n_late, self.place, self._last_batch)
-        self._newest = n_late.total(), n_results
         self.results_per_row = n_results / max(sum(n_rows.values()), 1)
+        if self.bound.step.products is not None:
+            n_results = sum(report.products.n_combinations for report in reports)
+        self._newest = n_late.total(), n_results
         self.n_results += n_results
         self._loads = tuple(each.n_here for each in reports)
         return n_rows
@@ -744,6 +770,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             *((done, bool(tiers.lengths)) for done in self.leaving.done.values()),
             (self.drops.loop, bool(self.drops.loop.tables)),
             (self.ways, self.ways.is_adaptive),
+            (self.products, self._may_return_products),
             *((choice, True) for choice in self.lane.choices),
         )
         return tuple(choice for choice, is_open in possible if is_open)
@@ -881,6 +908,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             self.drops.loop.snapshot(),
             self.ways.plan,
             self.lane.choice.snapshot() if self.lane.choices else None,
+            self.products.plan,
         )
 
     def restore(self, state: Any) -> None:
@@ -892,7 +920,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         name = self.bound.name
         learned = restored(state, LearnedJoin, f"the join {name!r}", query=name)
         # Nothing is taken of what is of others: the way is looked at before anything is.
-        others = {learned.way} - {*WAYS} or self.leaving.restore(learned.leaving)
+        others = {learned.way} - {*WAYS} or {learned.results} - {*RESULTS}
+        others = others or self.leaving.restore(learned.leaving)
         if others:
             msg = f"what the join {name!r} has learned is of others: {sorted(others)}"
             raise StateError(msg, query=name)
@@ -901,6 +930,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.drops.loop.restore(learned.drops)
         if self.ways.is_adaptive:
             self.ways.plan = learned.way
+        if self._may_return_products and self.options.adaptive:
+            self.products.plan = learned.results
         if learned.lane is not None:
             self.lane.choice.restore(learned.lane)
         self.n_joined |= {name: learned.n_joined.get(name, 0) for name in self.n_joined}

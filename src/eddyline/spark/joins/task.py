@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from eddyline.data.hashes import add_hash, seeds, whole_numbers
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.operator.event_time import (
+    CountedPartnerBatch,
     OrderedBatch,
     PartnerBatch,
     results_by_partner,
@@ -25,7 +26,8 @@ from eddyline.joins.operator.event_time import (
 )
 from eddyline.joins.operator.members import MemberBatch
 from eddyline.joins.operator.pipeline import results
-from eddyline.joins.plan import JoinWork
+from eddyline.joins.operator.products import results_as_products
+from eddyline.joins.plan import JoinWork, ProductCounts
 from eddyline.lane.exchange import FileBuckets, by_bucket
 from eddyline.spark.arrow_tasks import begin_task, task_ids
 from eddyline.spark.bucketed import BucketWorker, as_sent, as_type, state_of
@@ -136,12 +138,16 @@ class OnceWorker:
             yield from self.shape.sent(found).to_batches()
 
     def _results(self, inputs: Mapping[str, Rows]) -> Iterator[pa.Table]:
-        if self.plan.order is not None:
-            return results_of_all(self.plan, inputs)
         if self.plan.partners is not None:
             return results_by_partner(self.plan, inputs)
-        news = {name: SortedRun.of(rows) for name, rows in inputs.items()}
-        return results(self.plan.graph, self.plan.orders, {}, news, JoinWork())
+        if self.plan.order is not None:
+            return results_of_all(self.plan, inputs)
+        plan, news = self.plan, {name: SortedRun.of(rows) for name, rows in inputs.items()}
+        combinations = results(plan.graph, plan.orders, {}, news, JoinWork())
+        if plan.products is None:
+            return combinations
+        counts = ProductCounts()
+        return results_as_products(plan.products, plan.graph, {}, news, combinations, counts)
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,8 @@ class BatchWorker(BucketWorker):
         inputs, latest = self.shape.inputs(arrived)
         state = self.plan, self.place, self.before.get(bucket, BucketState()), bucket
         if self.plan.order is not None:
-            return OrderedBatch(*state, latest), inputs
+            ordered = OrderedBatch if self.plan.partners is None else CountedPartnerBatch
+            return ordered(*state, latest), inputs
         if self.plan.partners is not None:
             return PartnerBatch(*state, latest), inputs
         return (MemberBatch if self.plan.members else BucketBatch)(*state), inputs

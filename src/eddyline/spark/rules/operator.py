@@ -169,6 +169,11 @@ class RuleOperator(Operator):
         self._entries += self.compiled.choice.chosen_way(-1)
         self.lane = Lane(self, "lane", self.options.lane, is_adaptive=self.options.adaptive)
 
+    @property
+    def may_read_files(self) -> bool:
+        """Whether its tasks are to read the files of the next batch, if there are files."""
+        return self.lane.may_read
+
     @classmethod
     def of(cls, step: RuleStep, site: Site) -> Operator:
         """Return the operator of a step."""

@@ -125,12 +125,13 @@ class CheckpointFiles:
                 for each in left:
                     _remove(each)
 
-    def check_is_reached(self, name: str, master: str) -> None:
-        """Check that the workers of a cluster reach what operators keep in the folder.
+    def check_is_reached(self, name: str, master: str, kept: str = "windows or groups") -> None:
+        """Check that the workers of a cluster reach what a run keeps in the folder.
 
         Args:
             name: of the run.
             master: of the session, as Spark calls it.
+            kept: what the run keeps there.
 
         Raises:
             OptionError: the folder is a temporary one of the driver's machine.
@@ -138,7 +139,7 @@ class CheckpointFiles:
         if self.is_temporary and not master.startswith("local"):
             self.clean_up()
             msg = (
-                f"run {name!r} keeps windows or groups, which all workers of {master} have to "
+                f"run {name!r} keeps {kept}, which all workers of {master} have to "
                 f"reach, and was given no folder; give checkpoint= or state= one that they share"
             )
             raise OptionError(msg, run=name, master=master)

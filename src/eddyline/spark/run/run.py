@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from eddyline.runtime.checkpoint import Changed
     from eddyline.spark.prepared import Counted
     from eddyline.spark.run.job import Feed, Job, Outlet
+    from eddyline.spark.stream_files import BatchFiles
 
 _STATE_ERROR = re.compile(r"eddyline\.errors\.StateError: (.*)")
 _SOURCE_ERROR = re.compile(r"eddyline\.errors\.SourceError: (.*)")
@@ -142,6 +143,9 @@ TOLD_WAIT_S = 0.1
 END_LOOK_S = 0.05
 """Time between two checks whether a failed query has ended (s)."""
 
+READ_HERE = "read"
+"""The folder in the checkpoint of rows that the driver has read itself."""
+
 BY_TASKS = "tasks write the results to the sink themselves"
 """Note on a run; see ``task_results``."""
 
@@ -169,6 +173,7 @@ class Run(RunFace):
         self.notes: tuple[str, ...] = getattr(outlet, "notes", ())
         """Notes on the run."""
         self._files = CheckpointFiles(checkpoint, job.name)
+        self._file_stream: FileStream | None = None
         try:
             self._begin(chosen, changed)
         except BaseException:
@@ -181,6 +186,8 @@ class Run(RunFace):
             feed.close()
         if self._files.is_temporary:
             self._rejected.keep_in_memory()
+        if self._file_stream is not None:
+            self._file_stream.here.let_go()
         self._files.clean_up()
 
     @property
@@ -284,10 +291,12 @@ class Run(RunFace):
     def _state_folder(self) -> ManifestFolder:
         """Return the folder of durable state; called if some operator has any."""
         if self.job.state is None:
-            self._files.check_is_reached(
-                self.name, str(self.source.sparkSession.sparkContext.master)
-            )
+            self._files.check_is_reached(self.name, self._master)
         return ManifestFolder(*file_system(self.state))
+
+    @property
+    def _master(self) -> str:
+        return str(self.source.sparkSession.sparkContext.master)
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
         active = [each.name for each in self.source.sparkSession.streams.active]
@@ -302,9 +311,16 @@ class Run(RunFace):
                     f"another folder"
                 )
                 raise QueryError(msg, run=run.name, **{its: folder})
+        if rejecting_streams(self.source):
+            self._files.check_is_reached(self.name, self._master, "rejected values")
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
         self._file_stream = FileStream.of(self.source, self._files.spark)
+        # Tasks on other machines would not find what the driver puts into the checkpoint.
+        if self._file_stream is not None and self._master.startswith("local"):
+            own = self._files.own
+            here = replace(self._file_stream.here, folder=own / READ_HERE, rejected=own / REJECTED)
+            self._file_stream.here = here
         modules = {each.task_module: None for each in self.chain.operators if each.task_module}
         load_ahead(self.source.sparkSession, modules)
         writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
@@ -327,7 +343,7 @@ class Run(RunFace):
             self._n_rows_before,
             is_first=self._last_batch < 0,
             is_taken_whole=self.outlet.takes_all,
-            files=None if self._file_stream is None else self._file_stream.files(batch_id),
+            files=self._batch_files(batch_id),
             rows=df,
             calls_user=self.outlet.calls_user,
             takes_arrow=self.outlet.takes_arrow,
@@ -363,6 +379,14 @@ class Run(RunFace):
             self._error = raised = self._reworded(error)
             self._log.write(self.run_view, "failed", f"{type(raised).__name__}: {raised}")
             raise raised from None
+
+    def _batch_files(self, batch_id: int) -> BatchFiles | None:
+        """Return the files of a batch; the driver may read few rows into files."""
+        if self._file_stream is None:
+            return None
+        self._file_stream.here.let_go(but=batch_id)
+        reads_here = any(operator.may_read_files for operator in self.chain.operators)
+        return self._file_stream.files(batch_id, reads_here=reads_here)
 
     def _process(self, df: DataFrame, batch: Batch) -> tuple[int, int]:
         """Run one batch, commit its state, and learn from it; returns the rows in and out."""

@@ -10,8 +10,9 @@ attempt when the next one begins.
 from __future__ import annotations
 
 import json
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -82,7 +83,7 @@ class KafkaSink:
             msg = f"value of the sink is one of {', '.join(_VALUES)}, got {value!r}"
             raise OptionError(msg, value=value)
         self.value = value
-        if not str(tasks).isdecimal() or int(tasks) < 1:
+        if not re.fullmatch(r"[0-9]+", str(tasks)) or int(tasks) < 1:
             msg = f"tasks of the sink are a number from 1 on, got {tasks!r}"
             raise OptionError(msg, tasks=tasks)
         self.n_tasks = int(tasks)
@@ -169,7 +170,8 @@ def _check_column(df: DataFrame, name: str) -> None:
 class _Writing:
     """Writes the rows of one task in a transaction."""
 
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)
+    """Of the client; some are secrets."""
     topic: str
     name: str
     """Start of the names of transactions and groups."""
