@@ -24,8 +24,8 @@ from tests.spark.joins.join_streams import stream_of, write_batch
 pytestmark = pytest.mark.spark
 
 
-TABLES = ("delta", "iceberg")
-"""Sinks of tables; tests/spark/sinks has their tests."""
+ELSEWHERE = ("delta", "iceberg", "kafka")
+"""Sinks that have tests of their own in tests/spark."""
 
 
 class Made:
@@ -56,7 +56,7 @@ class Made:
         return sorted(int(line.split("│")[1]) for line in lines if line.startswith("│"))
 
 
-@pytest.fixture(params=[name for name in SINKS if name not in ("format", *TABLES)])
+@pytest.fixture(params=[name for name in SINKS if name not in ("format", *ELSEWHERE)])
 def made(request, tmp_path, capsys):
     return Made(request.param, tmp_path, capsys)
 
@@ -149,7 +149,7 @@ def test_a_function_is_a_sink(spark):
     assert taken == [(3, 5), (3, 5)]
 
 
-@pytest.mark.parametrize("name", [name for name in SINKS if name not in TABLES])
+@pytest.mark.parametrize("name", [name for name in SINKS if name not in ("delta", "iceberg")])
 def test_paths_are_for_sinks_that_write_somewhere(name, tmp_path):
     if name in FILES:
         with pytest.raises(OptionError, match="needs a path"):
@@ -222,7 +222,7 @@ def test_every_way_to_start_hands_arguments_to_the_sink(spark, offered, tmp_path
         assert (run.sink.name, run.sink.table().num_rows) == (name, n_rows)
     for run in engine.start_all("offered", table="d", availableNow=True):
         assert run.await_termination(60)
-        assert run.sink.name == "d"
+        assert run.sink.name == f"d.{run.name}"
     with pytest.raises(OptionError, match="argument of start 'tabel'"):
         first.start("offered", tabel="a")
 
@@ -350,6 +350,16 @@ def test_rows_go_to_kafka_as_json(spark, monkeypatch):
     assert options == {"topic": "alarms"}
 
 
+def test_queries_that_run_together_have_transactions_of_their_own(spark, monkeypatch):
+    monkeypatch.setattr(sinks, "_check_known", lambda kind: None)
+    written = []
+    monkeypatch.setattr(type(spark.range(1)), "write", property(lambda df: Written(df, written)))
+    for member in ("", "one", "two"):
+        sink_of("format", kind="delta", member=member).write(spark.range(1), 0)
+    names = [options["txnAppId"] for _, options in written]
+    assert names == ["eddyline None", "eddyline None one", "eddyline None two"]
+
+
 class Written:
     """Stands in for Spark's writer of a data source that is not there."""
 
@@ -357,7 +367,7 @@ class Written:
         self.df, self.written = df, written
 
     def format(self, kind):
-        assert kind == "kafka"
+        assert kind in ("kafka", "delta")
         return self
 
     def options(self, **options):

@@ -165,13 +165,21 @@ class Delta(VersionedSource):
 
     def newest(self) -> int:
         """Return the newest version."""
-        if self._known is None:
+        if self._known is None or not self._has_commit(self._known):
             self._known = int(self._table(None).version())
-        with self._asked():
-            log = self._file_system()
-            while log[0].get_file_info(log[1] + _commit(self._known + 1)).type == fs.FileType.File:
-                self._known += 1
+        while self._has_commit(self._known + 1):
+            self._known += 1
         return self._known
+
+    def identity(self, version: int) -> str | None:
+        """Return the id in the table's metadata."""
+        with self._asked():
+            return str(self._table(None if version < 0 else version).metadata().id)
+
+    def _has_commit(self, version: int) -> bool:
+        files, root = self._file_system()
+        with self._asked():
+            return bool(files.get_file_info(root + _commit(version)).type == fs.FileType.File)
 
     def before(self, start: str) -> int:
         """Return the version after which a start reads."""

@@ -120,6 +120,14 @@ class VersionedSource(Source):
             SourceError: the table does not answer, or is not there.
         """
 
+    def identity(self, version: Any) -> str | None:  # noqa: ARG002
+        """Return what tells the table from another one at its place; None: versions do.
+
+        Args:
+            version: the newest version that is known.
+        """
+        return None
+
     @abstractmethod
     def oldest(self) -> Any:
         """Return the oldest version that is still there."""
@@ -182,14 +190,14 @@ class VersionedSource(Source):
         """Return where a new query starts: with the table as it stands, if nothing is said."""
         start = self.options.get("start")
         if start is None:
-            return _offset(self.newest(), 0, whole=True)
+            return self._offset(self.newest(), 0, whole=True)
         if start == EARLIEST:
-            return _offset(self.oldest(), 0, whole=True)
-        return _offset(self.newest() if start == LATEST else self.before(start))
+            return self._offset(self.oldest(), 0, whole=True)
+        return self._offset(self.newest() if start == LATEST else self.before(start))
 
     def latest(self, start: Offset | None, most_rows: int | None, until: Offset | None) -> Offset:
         """Return how far a batch may read; whole files, and at least one."""
-        end = _offset(self.newest()) if until is None else until
+        end = self._offset(self.newest()) if until is None else until
         if start is None or most_rows is None:
             return end
         n_rows = 0
@@ -199,7 +207,7 @@ class VersionedSource(Source):
                 if n_more is None:  # such a file is a batch
                     n_more = most_rows
                 if n_rows and n_rows + n_more > most_rows:
-                    return _offset(version, number, whole=whole)
+                    return self._offset(version, number, whole=whole)
                 n_rows += n_more
         return end
 
@@ -226,12 +234,28 @@ class VersionedSource(Source):
         """
         return None
 
+    def _offset(self, version: Any, file: int = ALL, *, whole: bool = False) -> Offset:
+        offset = {"version": version, "file": file, "whole": whole}
+        table = self.identity(version)
+        return offset if table is None else {**offset, "table": table}
+
+    def _check_identity(self, start: Offset, end: Offset) -> None:
+        """Raise SourceError if the table is not the one that a query began with."""
+        began = start.get("table")
+        if began is not None and began != self.identity(end["version"]):
+            msg = (
+                f"{self.where} is another table than the one that the query began with: it was "
+                f"removed and made again. Begin a query with another checkpoint"
+            )
+            raise SourceError(msg, table=began)
+
     def _steps(self, start: Offset, end: Offset) -> Iterator[tuple[Any, bool, Sequence[Any], int]]:
         """Yield version, whether whole, files that are read, and the number of the first one.
 
         Raises:
             SourceError: a version rewrites rows, or is gone.
         """
+        self._check_identity(start, end)
         versions = [] if start["file"] == ALL else [(start["version"], start["whole"])]
         later = self.between(start["version"], end["version"])
         for version, whole in [*versions, *((version, False) for version in later)]:
@@ -303,10 +327,6 @@ class VersionedSource(Source):
 
 _MOST_CHANGES = 64
 """Versions whose files a source keeps."""
-
-
-def _offset(version: Any, file: int = ALL, *, whole: bool = False) -> Offset:
-    return {"version": version, "file": file, "whole": whole}
 
 
 def checked_start(start: str) -> int | datetime:

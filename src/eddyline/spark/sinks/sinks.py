@@ -266,6 +266,9 @@ class FormatSink(_Fresh):
         OptionError: the session knows no such data source.
     """
 
+    member = ""
+    """The query, if several run together: they have one id of Spark's."""
+
     def __init__(
         self, kind: str, path: str | Path | None = None, options: Mapping[str, Any] | None = None
     ) -> None:
@@ -283,7 +286,8 @@ class FormatSink(_Fresh):
         if self.kind == "delta":
             # The number of a batch means something within one checkpoint alone.
             query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-            options = {"txnAppId": f"eddyline {query}", "txnVersion": batch_id} | options
+            writer = f"eddyline {query}{self.member and ' '}{self.member}"
+            options = {"txnAppId": writer, "txnVersion": batch_id} | options
         if self.kind == "kafka" and "value" not in df.columns:
             df = df.select(F.to_json(F.struct("*")).alias("value"))
         df.write.format(self.kind).options(**options).mode("append").save(self.path)
@@ -346,10 +350,12 @@ def sink_of(
     check_sink(sink, {"format": kind, **every})
     if callable(sink):
         return CallableSink(sink)
-    if kind is not None:
-        return FormatSink(kind, path, options)
     taken = {name: value for name, value in every.items() if value is not None}
-    taker: Any = look_up("sink", SINKS, sink, group=GROUP)(**taken)
+    taker: Any
+    if kind is not None:
+        taker = FormatSink(kind, path, options)
+    else:
+        taker = look_up("sink", SINKS, sink, group=GROUP)(**taken)
     for name, text in (("query", query), ("member", member)):
         if hasattr(taker, name):
             setattr(taker, name, text)
