@@ -212,15 +212,3 @@ def test_only_where_workers_find_this_package(monkeypatch, tmp_path):
     (tmp_path / "eddyline.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert not sessions._is_found_by(sys.executable)
-
-
-def test_the_archive_of_pyspark_is_left_out_where_its_package_is_on_the_path(tmp_path):
-    package = tmp_path / "site" / "pyspark"
-    archive = package / "python" / "lib" / "pyspark.zip"
-    archive.parent.mkdir(parents=True)
-    path = ["", str(archive), str(tmp_path / "site"), "/elsewhere"]
-    assert worker_daemon.without_archive(path) == path  # no package
-    (package / "worker.py").touch()
-    assert worker_daemon.without_archive(path) == ["", str(tmp_path / "site"), "/elsewhere"]
-    alone = [str(archive), "/elsewhere"]
-    assert worker_daemon.without_archive(alone) == alone

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from eddyline.errors import OptionError, SourceError
 from eddyline.spark import java, local_files
+from eddyline.spark.home import unpacked_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,7 +105,8 @@ def session(
     with noting_interrupts() as is_interrupted:
         if is_new and not _is_remote(settings):
             all_settings = {"spark.master": master, "spark.app.name": app, **settings}
-            SparkContext.getOrCreate(SparkConf().setAll([*all_settings.items()]))
+            with unpacked_home() if is_first and is_local else contextlib.nullcontext():
+                SparkContext.getOrCreate(SparkConf().setAll([*all_settings.items()]))
         # The context sets a handler of its own, which calls Spark in the middle of another call.
         with noting_interrupts() as is_interrupted_later:
             made = builder.getOrCreate()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from eddyline.data import jit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
 IDLE_S = 20.0
 """Time without a worker that was asked for, before the daemon imports (s): the first jobs have no
@@ -55,7 +55,6 @@ no kernel may be parallel."""
 
 def run() -> None:
     """Be Spark's daemon until Spark ends it."""
-    sys.path[:] = without_archive(sys.path)
     with _printed_as_errors():
         is_safe = _is_safe()
     if not is_safe:
@@ -84,21 +83,6 @@ def run() -> None:
         spark_daemon.manager()
     finally:  # Python forgets handlers as it ends, and the timer's signal would end it then
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def without_archive(path: Sequence[str]) -> list[str]:
-    """Return a module path without Spark's archive of pyspark, if the package itself is on it.
-
-    Python keeps no bytecode of what it imports from an archive, which costs a second of CPU.
-    """
-    folders = {Path(entry).resolve() for entry in path if entry}
-    kept = []
-    for entry in path:
-        package = Path(entry).resolve().parent.parent.parent
-        is_archive = Path(entry).name == "pyspark.zip"
-        if not (is_archive and package.parent in folders and (package / "worker.py").is_file()):
-            kept.append(entry)
-    return kept
 
 
 def _ending_quietly(worker: Callable[..., int]) -> Callable[..., int]:
