@@ -15,11 +15,13 @@ from eddyline.report.metrics import KINDS, metrics_of, prometheus_text
 from eddyline.rules.view import RuleRecord
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.records import SECONDS, Backlog, BatchRecord, Counters, OrderRecord
+from eddyline.sources.rejected import RejectedRecord
 
 ORDER = OrderRecord("native", ("a", "b"), (1, 0), (0.5, float("nan")), 12.5, 40.0)
 JOIN = JoinRecord(("s", "t"), (400, 600), (2_000, 3_000), n_late=1, n_results=7)
 CLOCK = ClockRecord(0, reached=(1_700_000_090_000_000, 1_700_000_000_000_000))
-RECORDS = (ORDER, JOIN, RuleRecord(5, "all", 10, 3, n_skipped=2), CLOCK)
+REJECTED = RejectedRecord("source orders", 2)
+RECORDS = (ORDER, JOIN, RuleRecord(5, "all", 10, 3, n_skipped=2), CLOCK, REJECTED)
 
 
 def counted():
@@ -79,6 +81,7 @@ def test_the_text_has_every_value():
     assert found["eddyline_cost_ns_per_row", native, ("plan", "now"), query] == 12.5
     assert found["eddyline_cost_ns_per_row", native, ("plan", "as_written"), query] == 40
     assert found["eddyline_late_rows_total", join, query] == 3
+    assert found["eddyline_rejected_values_total", ("component", "source orders"), query] == 6
     assert found["eddyline_state_bytes", join, query] == 5_000
     assert found["eddyline_skipped_rules", ("component", "rules"), query] == 2
     assert found["eddyline_running", query] == 1

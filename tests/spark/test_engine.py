@@ -444,7 +444,7 @@ def test_errors_at_definition(spark, engine, folder, tmp_path):
         engine.query("SELECT * FROM s WHERE w > 3")
     with pytest.raises(QueryError, match="streaming"):
         engine.stream("batch", spark.read.parquet(folder))
-    with pytest.raises(QueryError, match=r"or a query of this engine .* got 'SELECT w FROM s'"):
+    with pytest.raises(QueryError, match=r"a query of this engine .* got 'SELECT w FROM s'"):
         engine.stream("text", "SELECT w FROM s")
     with pytest.raises(QueryError, match="exists already"):
         engine.stream("s", engine.streams["s"])

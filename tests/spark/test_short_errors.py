@@ -55,5 +55,5 @@ def test_a_failed_run_begins_with_one_sentence(engine):
 
 def test_a_data_source_of_spark_is_no_sink_and_the_error_says_how_to_write_to_it(engine):
     query = engine.query("SELECT id FROM s WHERE id > 3")
-    with pytest.raises(OptionError, match=r"start\('format', format='delta', path='out/'\)"):
-        query.start("delta", path="out/")
+    with pytest.raises(OptionError, match=r"start\('format', format='jdbc', path='out/'\)"):
+        query.start("jdbc", path="out/")

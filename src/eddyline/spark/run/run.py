@@ -174,6 +174,7 @@ class Run(RunFace):
         """Notes on the run."""
         self._files = CheckpointFiles(checkpoint, job.name)
         self._file_stream: FileStream | None = None
+        self._rejected = RejectedValues(self._files.own / REJECTED)
         try:
             self._begin(chosen, changed)
         except BaseException:
@@ -205,7 +206,6 @@ class Run(RunFace):
         self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
         own = self._files.own
-        self._rejected = RejectedValues(own / REJECTED)
         self._resumed = self._files.resumed(job.identity, changed)
         if self._resumed.resets:
             self._reset()
