@@ -217,6 +217,8 @@ class Here:
     """The micro-batch; None: the driver reads nothing of it."""
     streams: Mapping[int, str] = field(default_factory=dict)
     """The names of streams that reject values, by the number of their source."""
+    large: set[int] = field(default_factory=set)
+    """The numbers of sources whose few rows had too many bytes once; tasks read them from then."""
 
     def read(
         self, source: Source, number: int, schema: pa.Schema, first: Any, last: Any
@@ -227,19 +229,29 @@ class Here:
             SourceError: they cannot be read.
             OSError: they cannot be written.
         """
-        if self.folder is None or self.batch_id is None or not source.are_few(first, last):
+        if self.folder is None or self.batch_id is None or number in self.large:
+            return None
+        if not source.are_few(first, last):
             return None
         if (name := self.streams.get(number)) is not None and self.rejected is not None:
             source.rejected_to = str(self.rejected / file_name(name) / str(self.batch_id))
         folder = self.folder / str(self.batch_id)
         folder.mkdir(parents=True, exist_ok=True)
-        paths = []
+        paths, n_bytes = [], 0
         for part, split in enumerate(source.splits(first, last)):
-            batches = [batch for batch in source.read(split, schema) if batch.num_rows]
-            if batches:
-                paths.append(str(folder / f"{number}-{part}.parquet"))
-                table = pa.Table.from_batches(batches, schema)
-                parquet.write_table(table, paths[-1], compression="none", store_schema=False)
+            path, n_rows = folder / f"{number}-{part}.parquet", 0
+            with parquet.ParquetWriter(
+                path, schema, compression="none", store_schema=False
+            ) as file:
+                for batch in source.read(split, schema):
+                    n_rows += batch.num_rows
+                    n_bytes += batch.nbytes
+                    if n_bytes > MOST_BYTES_HERE:
+                        self.large.add(number)
+                        return None
+                    file.write_batch(batch)
+            if n_rows:
+                paths.append(str(path))
         return paths
 
     def let_go(self, *, but: int | None = None) -> None:
@@ -278,6 +290,9 @@ def _own_paths(
         raise _Unknown("the rows are not those of a few files of this machine")
     return tuple(paths)
 
+
+MOST_BYTES_HERE = 256 << 20
+"""Most bytes of rows that the driver reads of a source in a batch."""
 
 NO_OFFSET = "-"
 """How Spark writes that a source has no offset yet."""

@@ -15,6 +15,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import OptionError, PluginError, QueryError, SourceError
 from eddyline.sources.rejected import RejectedRecord
+from eddyline.spark import stream_files
 from eddyline.spark.run.run import Run
 from eddyline.spark.script import run_script
 from eddyline.spark.sources.reading import register_sources, stream_of
@@ -125,6 +126,53 @@ def test_rules_over_topics_are_those_over_files(spark, broker, events):
         answers.append(Counter(map(repr, ended(query).to_arrow().to_pylist())))
     assert answers[0] == answers[1]
     assert answers[0]
+
+
+@pytest.mark.large("runs a query four times")
+@pytest.mark.parametrize("asked", ["files"], indirect=True)
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+@pytest.mark.parametrize("name", ["aggregate", "join"])
+def test_it_makes_no_difference_who_reads_the_records(
+    spark, broker, events, name, tmp_path, monkeypatch, asked, reads_here
+):
+    """The driver reads few records; many bytes, or ``lane="off"``, leave them to tasks."""
+    answers, readers = [], []
+    for way in ("driver", "tasks", "too many bytes", "driver"):
+        limit = 1 if way == "too many bytes" else 256 << 20
+        monkeypatch.setattr(stream_files, "MOST_BYTES_HERE", limit)
+        engine = el.Engine(spark)
+        for stream in ("orders", "payments"):
+            topic, _ = events[stream]
+            source = orders(broker, topic, max_per_batch=70)
+            engine.stream(stream, source, time="ts", lateness="30 seconds")
+        lane = "off" if way == "tasks" else "auto"
+        query = engine.query(COMPOSED[name], name=f"{name} {len(answers)}", lane=lane)
+        checkpoint = tmp_path / str(len(answers))
+        run = ended(query, checkpoint=checkpoint)
+        answers.append(rows(run))
+        readers.append("the driver reads the files" in run.explain())
+        assert not [*checkpoint.rglob("read/*/*.parquet")]
+    assert answers[0]
+    assert all(answer == answers[0] for answer in answers[1:])
+    assert readers == [True, False, False, True]
+
+
+@pytest.mark.large("runs a query in several batches")
+@pytest.mark.parametrize("asked", ["files"], indirect=True)
+@pytest.mark.parametrize("reads_here", [True], indirect=True)
+def test_values_that_the_driver_rejects_are_counted_once(
+    spark, broker, tmp_path, asked, reads_here
+):
+    topic = broker.topic()
+    broker.produce(topic, documents(range(60)))
+    broker.produce(topic, [(0, b"broken"), (1, b"broken, too")])
+    broker.produce(topic, documents(range(60, 200)))
+    engine = engine_over(spark, orders(broker, topic, max_per_batch=50))
+    run = ended(engine.query(COMPOSED["aggregate"]), checkpoint=tmp_path / "ckpt")
+    assert "the driver reads the files" in run.explain()
+    assert run.rejected("orders")["value"].to_pylist() == ["broken", "broken, too"]
+    counts = [m.value for m in run.metrics() if m.name == "eddyline_rejected_values_total"]
+    assert counts == [2]
 
 
 # -- restarts -------------------------------------------------------------------------------------
