@@ -19,6 +19,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -720,6 +721,9 @@ def _give_back(reader: _PartitionReader) -> None:
     del _IDLE[:-MOST_IDLE]
 
 
+_ERROR = methodcaller("error")
+
+
 class _PartitionReader:
     """Reads ranges of partitions in one thread, one range after the other."""
 
@@ -800,6 +804,8 @@ class _PartitionReader:
         self, handed: list[Any], split: Range, position: int
     ) -> tuple[list[Any], bool, int]:
         """Return the records of the range among those handed out, and how far the range is read."""
+        if handed and self._are_all_of(handed, split):
+            return handed, False, handed[-1].offset() + 1
         records: list[Any] = []
         for number, record in enumerate(handed):
             error = record.error()
@@ -815,6 +821,14 @@ class _PartitionReader:
                 records.append(record)
                 position = record.offset() + 1
         return records, False, position
+
+    @staticmethod
+    def _are_all_of(handed: list[Any], split: Range) -> bool:
+        """Return whether all that was handed out are records of the range, as it mostly is."""
+        if any(map(_ERROR, handed)):
+            return False
+        # A client hands out the records of a partition in the order of their offsets.
+        return bool(handed[0].offset() >= split.first and handed[-1].offset() < split.end)
 
     def _failure(self, error: Any, split: Range, position: int) -> Exception:
         codes = self._client.KafkaError
