@@ -72,7 +72,7 @@ class Source(ABC):
 
     def is_handed_on(self, name: str) -> bool:
         """Whether an option goes to the package of the source; it may be a secret."""
-        return name.startswith(self.prefixes) if self.prefixes else False
+        return name.startswith(self.prefixes)
 
     @abstractmethod
     def ddl(self) -> str:

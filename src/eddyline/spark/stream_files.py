@@ -166,15 +166,15 @@ class FileStream:
             starts = self._offsets(batch_id - 1) if batch_id else [NO_OFFSET] * len(ends)
             files: dict[int, ParquetFiles] = {}
             n_left = MOST_OPENED
+            here = replace(self.here, batch_id=batch_id if reads_here else None)
             for number, start, end in zip(self.sources, starts, ends, strict=True):
                 if number not in files:
-                    here = replace(self.here, batch_id=batch_id if reads_here else None)
                     paths = self._paths(number, start, end, n_left, here)
                     n_left -= len(paths)
                     files[number] = ParquetFiles(paths)
             took_ns = time.perf_counter_ns() - started if self._own else 0
             return BatchFiles(tuple(files[number] for number in self.sources), took_ns)
-        except (_Unknown, EddylineError, OSError, ValueError, msgspec.MsgspecError):
+        except (_Unknown, EddylineError, *_UNREADABLE, msgspec.MsgspecError):
             return None  # another version of Spark may write its logs in another way
 
     def _paths(self, number: int, start: str, end: str, most: int, here: Here) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ attempt when the next one begins.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -259,7 +260,7 @@ class _Writing:
             ("eddyline.query", self.query.encode()),
             ("eddyline.batch", str(self.batch_id).encode()),
         ]
-        for batch in _chained(first, rest):
+        for batch in itertools.chain([first], rest):
             keys, values = (batch.column(name).to_pylist() for name in (_KEY, _VALUE))
             for key, value in zip(keys, values, strict=True):
                 headers = [*facts, ("eddyline.row", b"%d-%d" % (number, n_rows))]
@@ -283,8 +284,3 @@ class _Writing:
         if failed:
             raise client.KafkaException(failed[0])
         return n_rows
-
-
-def _chained(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
