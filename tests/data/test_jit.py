@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
+import traceback
+import warnings
 
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
 from eddyline.change import adwin, martingale, meta
+from eddyline.data import jit
 from eddyline.data.jit import Kernel, compiled
 from eddyline.state import run_index
 
@@ -225,3 +229,24 @@ def test_processes_that_need_a_kernel_at_once_compile_it_once(tmp_path):
     answers = [process.communicate()[0].split() for process in processes]
     assert [answer[0] for answer in answers] == ["48"] * 3
     assert sorted(answer[1:] for answer in answers) == [["0", "0"], ["0", "0"], ["1", "1"]]
+
+
+def test_compiling_leaves_the_filters_of_warnings_alone(tmp_path, monkeypatch):
+    # They are of the process: another thread may be about to warn.
+    (tmp_path / "kernels_that_call.py").write_text(
+        "from eddyline.data.jit import compiled\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"
+        "\n@compiled\ndef total(values):\n    n = 0\n    for value in values:\n"
+        "        n += doubled(value)\n    return n\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    kernel = importlib.import_module("kernels_that_call").total
+    jit.load()  # modules that numba imports late
+    entered = []
+    monkeypatch.setattr(
+        warnings.catch_warnings,
+        "__enter__",
+        lambda self: entered.append("".join(traceback.format_stack(limit=9))),
+    )
+    monkeypatch.setattr(warnings.catch_warnings, "__exit__", lambda self, *_: None)
+    assert kernel(np.arange(4)) == 12
+    assert not entered

@@ -17,14 +17,14 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 try:
     import fcntl
@@ -176,7 +176,7 @@ def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
 
     def compile_for(signature: tuple[Any, ...]) -> Any:
         wanted = tuple(signature)
-        with global_compiler_lock:
+        with global_compiler_lock, _filters_of_warnings_kept():
             if wanted not in compiled_for:
                 compiled_for[wanted] = code_for(wanted)
             return compiled_for[wanted]
@@ -199,6 +199,24 @@ def _compile_once_for_arrays(dispatcher: Any, kernel: Kernel[..., Any]) -> None:
         return code
 
     dispatcher.compile = compile_for
+
+
+@contextmanager
+def _filters_of_warnings_kept() -> Iterator[None]:
+    """Keep numba from setting filters of warnings while it infers types; its lock is held.
+
+    The filters are those of the whole process. A thread that compiles would swallow what other
+    threads warn of, or undo the filters that those have set.
+    """
+    from numba.core import errors  # noqa: PLC0415 - see above
+
+    fixer: Any = errors.WarningsFixer  # type: ignore[attr-defined] # not in the stubs
+    before = fixer.catch_warnings
+    fixer.catch_warnings = lambda *_, **__: nullcontext()
+    try:
+        yield
+    finally:
+        fixer.catch_warnings = before
 
 
 def _take_no_literals(dispatcher: Any) -> None:
