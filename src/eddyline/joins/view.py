@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -37,6 +37,8 @@ class JoinPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Late rows of each input so far."""
     discards: DiscardState | None = None
     """What is known of which rows are dropped; None if none are."""
+    versions: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    """The version of each table that is refreshed."""
 
     def files(self, name: str) -> list[RunFile]:
         """Return the runs of the window of an input, without the cold ones."""
@@ -76,8 +78,8 @@ class InputsPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The instant before which rows of each stream are late (µs); see ``EventTime.passed``."""
 
 
-STATIC = "static"
-"""Stands for the window of a table."""
+STATIC, REFRESHED = "static", "refreshed"
+"""Stand for the window of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class InputView:
     stream: str
     """The stream or table it is of."""
     window: str
-    """Its window in words, such as ``RANGE 10 SECONDS``; ``static`` for a table."""
+    """Its window in words, such as ``RANGE 10 SECONDS``; of a table ``static`` or ``refreshed``."""
     n_arrived: int
     """Rows that arrived, whether they can join or not."""
     n_joined: int
@@ -119,8 +121,8 @@ class InputView:
 
     @property
     def is_table(self) -> bool:
-        """Whether it is a static table, whose rows do not arrive."""
-        return self.window == STATIC
+        """Whether it is a table, whose rows do not arrive."""
+        return self.window in (STATIC, REFRESHED)
 
 
 @dataclass(frozen=True, slots=True)

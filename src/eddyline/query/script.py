@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class _Read:
     name: str
     options: Mapping[str, str]
-    """``format`` and, if said, ``path``, ``schema`` and (of streams) ``time``, ``lateness`` and
-    ``key``; all others are options of Spark's reader."""
+    """``format`` and, if said, ``path``, ``schema``, of streams ``time``, ``lateness`` and
+    ``key``, and of tables ``refresh``; all others are options of Spark's reader."""
 
 
 class CreateStream(_Read):
@@ -46,7 +46,7 @@ class CreateStream(_Read):
 
 
 class CreateTable(_Read):
-    """A table that does not change, to be joined with streams, and where it comes from."""
+    """A table, to be joined with streams, and where it comes from; see ``REFRESH``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +177,9 @@ QUERY_OPTIONS = (
 
 OF_STREAMS = ("time", "lateness", "key")
 """Options of streams that tables do not have."""
+
+REFRESH = "refresh"
+"""Option of tables that streams do not have."""
 
 OF_RESULTS = ("time", "lateness")
 """Those of streams made by a query, which have no others."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 JOURNAL_BYTES = 16 << 20
 """Size up to which a journal grows (bytes): some 40,000 decisions."""
 
-NO_PLANS = ("restore", "rules", "alarms", "missed", "adjust")
+NO_PLANS = ("restore", "rules", "alarms", "missed", "adjust", "version")
 """Events whose before and after are no plans between which was decided."""
 
 JOURNAL_FILE = "journal"
@@ -71,7 +71,8 @@ class JournalEntry:
     so once they were in their result, others have passed their key, or it is over in them),
     ``kept`` (for how long rows are kept that are dropped then) and ``missed`` (how many results
     that cost at most), ``filtered`` (whether tables drop rows before the shuffle) and ``way``
-    (whether tables go to the rows); of streams ``lateness`` (another bound was learned); of rules
+    (whether tables go to the rows), and ``version`` (a table was read again, or could not be
+    asked); of streams ``lateness`` (another bound was learned); of rules
     ``rules`` (some came, went or changed), ``broken`` (a file of them was not taken in) and
     ``sharing`` (how they are looked for); their ``order`` is of one rule's Python tests; of alarms
     ``alarms`` (some came, went or changed), ``sharing`` and ``order`` (how a template of them is

@@ -317,8 +317,10 @@ class VersionedSource(Source):
     # -- as a table -------------------------------------------------------------------------------
 
     def version(self) -> Offset:
-        """Return the newest version of the table."""
-        return {"version": self.newest()}
+        """Return the newest version of the table, and which table it is."""
+        version = self.newest()
+        table = self.identity(version)
+        return {"version": version} if table is None else {"version": version, "table": table}
 
     def table_splits(self, version: Offset) -> Sequence[Split]:
         """Return what the tasks of a job read of a version of the table."""

@@ -25,7 +25,13 @@ from eddyline.runtime.checkpoint import checked_changed
 from eddyline.sources.source import Source
 from eddyline.spark.query import RENAME, Catalog, Query
 from eddyline.spark.reading import read_steps, reads_tables_alone, timed
-from eddyline.spark.relation import Relation, check_key, check_time, checked_relation
+from eddyline.spark.relation import (
+    Relation,
+    check_key,
+    check_time,
+    checked_refresh,
+    checked_relation,
+)
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.run.live import runs_of
 from eddyline.spark.run.run import already_running
@@ -207,22 +213,36 @@ class Engine(Catalog):
             self.stream(SYSTEM, df, time=SYSTEM_TIME, lateness=SYSTEM_LATENESS)
 
     @told_in_short
-    def table(self, name: str, df: DataFrame | Source, *, replace: bool = False) -> None:
+    def table(
+        self,
+        name: str,
+        df: DataFrame | Source,
+        *,
+        refresh: str | None = None,
+        replace: bool = False,
+    ) -> None:
         """Give a batch DataFrame a name that queries can join with streams.
 
-        A join reads it once, when it starts for the first time: its rows were always there.
+        A join reads it once, when it starts for the first time: its rows were always there. With
+        ``refresh`` joins look for a newer version before their batches, and a batch sees one
+        version, also when it runs again; see ``docs/lakehouse.md``.
         ``query.to_df()`` answers a query over tables alone. Spark itself answers such a query if it
         is more than a filter.
 
         Args:
             name: the table's name in SQL.
             df: a batch DataFrame, or a source that is a table, such as ``el.delta(…)``.
+            refresh: the least time between two looks at the version of a source, such as
+                ``10 minutes``; None: the table does not change.
             replace: whether a stream or table of that name is dropped; see ``drop``.
 
         Raises:
-            QueryError: the name is taken, or the DataFrame is a stream.
+            QueryError: the name is taken, the DataFrame is a stream, or it is to be refreshed and
+                is no source with versions.
+            OptionError: ``refresh`` is no interval.
         """
         self._check_new("table", name, replace=replace)
+        again = None if refresh is None else checked_refresh(name, df, refresh)
         if isinstance(df, Source):
             df = table_of(self.spark, df)
         if getattr(df, "isStreaming", True):
@@ -230,7 +250,7 @@ class Engine(Catalog):
             msg = f"table {name!r} needs a batch DataFrame, got {got}"
             raise QueryError(msg, name=name)
         self._make_room(name, self.relations, self.results)
-        self.relations[name] = Relation(df)
+        self.relations[name] = Relation(df, refresh=again)
 
     def drop(self, name: str) -> None:
         """Forget a stream, table, function or query, so that its name is free.

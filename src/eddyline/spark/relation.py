@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -26,7 +27,9 @@ from eddyline.query.cql import read_window
 from eddyline.query.query import LONGEST, SlideWindow, check_span
 from eddyline.query.reading import columns_of_stream
 from eddyline.query.spans import micros_in
+from eddyline.query.steps import ProjectStep
 from eddyline.registry import checked_text, unknown
+from eddyline.sources.versions import VersionedSource
 from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from eddyline.query.steps import Step
+    from eddyline.query.steps import FilterStep, Step
+    from eddyline.sources.source import Source
 
 LOCAL = "timestamp_ntz"
 """The type of event times that are readings of a wall clock."""
@@ -107,6 +111,26 @@ def instant_of(micros: str, *, is_local: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """How a table is read again while queries run."""
+
+    source: Source
+    every_us: int
+    """Least time between two looks at its version (µs)."""
+    steps: tuple[FilterStep | ProjectStep, ...] = ()
+    """The steps over its rows alone."""
+
+    def stepped(self, df: DataFrame) -> DataFrame:
+        """Return rows of the table with the steps laid."""
+        for step in self.steps:
+            if isinstance(step, ProjectStep):
+                df = df.selectExpr(*step.projections)
+            else:
+                df = reduce(lambda rows, each: rows.where(f"({each.text}\n)"), step.predicates, df)
+        return df
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """A stream or a table under its name."""
 
@@ -117,6 +141,8 @@ class Relation:
     """Most lateness of its rows, such as ``1 minute``, or that it is learned; see ``LEARNED``."""
     key: str | None = None
     """The column of which no two rows have one value while they are in their window."""
+    refresh: Refresh | None = None
+    """How joins read it again while they run, if it is a table that they do so."""
     system: tuple[Path, ...] | None = None
     """The checkpoints whose runs it tells of, if it is a stream about the system; none: it tells of
     the runs of this process."""
@@ -169,6 +195,33 @@ def check_time(what: str, columns: Iterable[str], time: str | None, lateness: st
     if lateness is not None and time is None:
         msg = f"{what} has a lateness but no time column; add time='…'"
         raise OptionError(msg, lateness=lateness)
+
+
+def checked_refresh(name: str, source: Any, every: str) -> Refresh:
+    """Return how a table is read again.
+
+    Args:
+        name: of the table.
+        source: what it is read from.
+        every: the least time between two looks at its version, such as ``10 minutes``.
+
+    Raises:
+        QueryError: it is read from no source that has versions.
+        OptionError: ``every`` is no interval.
+    """
+    text = checked_text(f"refresh of table {name!r}", every)
+    micros = micros_in(text)
+    check_span(f"refresh {text!r:.60} of table {name!r}", micros, refresh=every)
+    if micros is None or micros < 0:
+        msg = f"refresh of table {name!r} is an interval such as '10 minutes', got {every!r:.60}"
+        raise OptionError(msg, refresh=every)
+    if not isinstance(source, VersionedSource):
+        msg = (
+            f"table {name!r} cannot be refreshed: that needs a source with versions, such as "
+            f"el.delta(…) or el.iceberg(…), got {type(source).__name__}"
+        )
+        raise QueryError(msg, name=name)
+    return Refresh(source, micros)
 
 
 def check_key(what: str, columns: Iterable[str], key: str | None, *, is_made: bool) -> None:

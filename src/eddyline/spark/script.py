@@ -13,7 +13,14 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from eddyline.errors import NotSupportedError, QueryError, SourceError
-from eddyline.query.script import OF_STREAMS, CreateAggregate, CreateStream, CreateTable, collected
+from eddyline.query.script import (
+    OF_STREAMS,
+    REFRESH,
+    CreateAggregate,
+    CreateStream,
+    CreateTable,
+    collected,
+)
 from eddyline.runtime.checkpoint import checked_changed
 from eddyline.spark.analysis import reason_of, unlogged
 from eddyline.spark.engine import Engine
@@ -235,7 +242,7 @@ def _add(
         given: dict[str, Any] = {option: made.options.get(option) for option in OF_STREAMS}
         engine.stream(name, _read(engine.spark, "stream", made), **given)
     elif isinstance(made, CreateTable):
-        engine.table(name, _read(engine.spark, "table", made))
+        engine.table(name, _read(engine.spark, "table", made), refresh=made.options.get(REFRESH))
     elif isinstance(made, CreateAggregate):
         engine.aggregate(name, imported(name, made.target))
     else:
@@ -256,7 +263,7 @@ def _send_by_value(folder: Path) -> None:
 def _read(spark: SparkSession, what: str, made: CreateStream | CreateTable) -> DataFrame | Source:
     """Return the source or the DataFrame of a stream or a table that a script describes."""
     is_stream, options = isinstance(made, CreateStream), dict(made.options)
-    for name in OF_STREAMS if is_stream else ():
+    for name in OF_STREAMS if is_stream else (REFRESH,):
         options.pop(name, None)
     kind = options.pop("format")
     if (source := own_source(spark, kind, options)) is not None:

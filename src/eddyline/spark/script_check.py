@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from eddyline.errors import OptionError, QueryError, SourceError
 from eddyline.query.rules.sources import check_rule, rule_source
-from eddyline.query.script import OF_STREAMS, SINK_MAPPINGS, CreateRule, collected, read_script
+from eddyline.query.script import (
+    OF_STREAMS,
+    REFRESH,
+    SINK_MAPPINGS,
+    CreateRule,
+    collected,
+    read_script,
+)
 from eddyline.query.select.from_clause import windows_behind
 from eddyline.query.select.statement import Statement
 from eddyline.registry import hint, unknown
@@ -217,7 +224,7 @@ def _check_options(read: CreateStream | CreateTable) -> None:
             raise OptionError(msg, option=option)
 
 
-_OF_SCRIPTS = ("format", "path", "schema", *OF_STREAMS)
+_OF_SCRIPTS = ("format", "path", "schema", REFRESH, *OF_STREAMS)
 """Options that are not Spark's."""
 
 

@@ -502,6 +502,7 @@ def bind_join(step: JoinStep, site: Site, kind: type[BoundT]) -> BoundT:
     if isinstance(step, SharedJoinStep):
         inputs = tuple(replace(each, wheres=step.wheres(each.name)) for each in inputs)
     _check_streams(inputs)
+    _check_refreshed(site.query, step, inputs)
     check_one_type(site.query, ((each.stream, each.df, each.time) for each in inputs))
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
     taken = JoinOptions.taken(site.options)
@@ -524,11 +525,16 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
     shape = read.df
     for each in found:
         shape = shape.selectExpr(*each.projections) if isinstance(each, ProjectStep) else shape
+    rows, refresh = read.df, None
+    if read.refresh is not None and _is_streaming(site):
+        # Each version is read in a job of its own, where Spark lays the steps.
+        refresh = replace(read.refresh, steps=(*found,))
+        rows, found = refresh.stepped(rows), []
     return JoinInput(
         joined.name,
         joined.input,
         step.stream,
-        read.df,
+        rows,
         read.time,
         read.lateness,
         joined.window,
@@ -537,7 +543,13 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
         joined.columns,
         compared,
         key=read.key,
+        refresh=refresh,
     )
+
+
+def _is_streaming(site: Site) -> bool:
+    """Return whether the query of a site has streams, and no batch DataFrames in their place."""
+    return any(each.df.isStreaming for each in site.relations.values())
 
 
 def _made_input(
@@ -569,6 +581,28 @@ def _made_input(
         compared=compared,
         made=made,
     )
+
+
+def _check_refreshed(query: str, step: JoinStep, inputs: Sequence[JoinInput]) -> None:
+    """Raise QueryError if a table is refreshed where a later version could not be met.
+
+    Results that are taken back are those of the version that they came with, and rows of a table
+    that wait for partners are those of one version.
+    """
+    name = next((each.stream for each in inputs if each.refresh is not None), None)
+    if name is None:
+        return
+    reason = ""
+    if step.emits != "istream":
+        reason = f"{step.emits.upper()} takes back results of earlier versions"
+    elif step.kind != "inner" and inputs[0].time is None:
+        reason = f"its own rows are results of the {step.kind.upper()} JOIN"
+    if reason:
+        msg = (
+            f"query {query!r} cannot refresh table {name!r}: {reason}; leave out refresh=…, and "
+            f"start the query again where the table has changed"
+        )
+        raise QueryError(msg, query=query, table=name)
 
 
 def _check_streams(inputs: Sequence[JoinInput]) -> None:

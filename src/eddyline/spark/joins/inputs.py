@@ -57,7 +57,7 @@ class BatchMode:
     looks_ahead: bool = False
     """Whether the rows of the streams are counted before the job; else the job observes them."""
     has_tables: bool = False
-    """Whether the state before the batch has the tables; else they come with the rows."""
+    """Whether the state before the batch has all static tables; else they come with the rows."""
     tables: BucketReport | None = None
     """The work of keeping the tables, if that was done for this batch, and without its rows."""
 
@@ -145,7 +145,8 @@ class JoinInputs(Operator):
         if told is None:
             told = self.asks.of_files(batch.files, self.source.in_files)
             is_in_files = told is not None
-        in_buckets = BatchMode(looks_ahead=is_in_files, has_tables=not self._is_empty)
+        has_tables = not self._is_empty or self.source.tables is None
+        in_buckets = BatchMode(looks_ahead=is_in_files, has_tables=has_tables)
         self.mode = self._mode_of(batch, in_buckets)
         if self.looks or self.mode.looks_ahead:
             if told is None and self._rows is not None:
@@ -203,7 +204,9 @@ class JoinInputs(Operator):
 
     def has(self, number: int) -> bool:
         """Return whether the newest batch may have rows of an input."""
-        return not self.mode.has_tables or self.source.layouts[number].name in self.timed
+        name = self.source.layouts[number].name
+        is_static = name not in self.timed and name not in self.source.refreshed
+        return name in self.timed or (is_static and not self.mode.has_tables)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
         """Count the rows of a batch; the first one brings those of the tables as well."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from eddyline.query.query import KeyClass, RowsWindow, Window
     from eddyline.query.steps import FilterStep, JoinStep
     from eddyline.spark.operator import LaidOut
+    from eddyline.spark.relation import Refresh
 
 INPUT, PASSES, START = "__input", "__passes", "__start"
 """The columns of a row's input, by number, whether it can join, and its event time (µs).
@@ -125,6 +126,8 @@ class JoinInput:
     """What makes its rows, where these are results of operators of its own: aggregates, joins."""
     key: str | None = None
     """The column that was declared to be the key of the stream."""
+    refresh: Refresh | None = None
+    """How the table is read again while the join runs; None: it does not change."""
     wheres: tuple[str, ...] = ()
     """The condition of each of several queries on its rows (empty: it needs all), as SQL; none if
     they need the same rows."""

@@ -40,6 +40,7 @@ from eddyline.joins.products import COMBINATIONS, ProductChoice
 from eddyline.joins.products import WAYS as RESULTS
 from eddyline.joins.tables import WayChoice
 from eddyline.joins.view import (
+    REFRESHED,
     STATIC,
     InputView,
     JoinPart,
@@ -54,7 +55,7 @@ from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import UnboundedWindow
 from eddyline.query.steps import FilterStep, ProjectStep
 from eddyline.report import joins as words
-from eddyline.report.formatting import one_line
+from eddyline.report.formatting import one_line, span
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
 from eddyline.spark.bucketed import (
@@ -66,7 +67,7 @@ from eddyline.spark.joins.bound import BoundJoin, bind_join
 from eddyline.spark.joins.inputs import BatchMode, InputFilter, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF
 from eddyline.spark.joins.source import InputProject, Placement
-from eddyline.spark.joins.tables import Broadcast, TableFilter, one_bucket
+from eddyline.spark.joins.tables import Broadcast, RefreshedTables, TableFilter, one_bucket
 from eddyline.spark.joins.task import BatchWorker, FileJoinRows, OnceWorker, Shape
 from eddyline.spark.lane import Lane, Refused
 from eddyline.spark.relation import LOCAL, time_type
@@ -167,7 +168,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         # What is dropped decides what is in the answer, and is learned of the rows that come.
         is_filtered = bound.is_plain and self.options.adaptive and not self.leaving.discards.lengths
         self.drops = TableFilter(bound, is_on=is_filtered)
-        can_cache = bound.is_plain and not self.leaving.lengths
+        self.refreshed = RefreshedTables(bound) if bound.source.refreshed else None
+        # Caches have combinations with rows of tables.
+        can_cache = bound.is_plain and not self.leaving.lengths and self.refreshed is None
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         # Caches are of the order that all rows take.
         is_asked = self.options.routing and not (self.options.caches and can_cache)
@@ -214,6 +217,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """Decisions on the strategy since the last batch that was learned of."""
         self._told: list[JournalEntry] = []
         """What is to be journaled of the newest batch's discards."""
+        self._read_again: list[JournalEntry] = []
+        """What is to be journaled of the tables that were read again for the newest batch."""
         self._placement: Placement | None = None
         self._reading: Reading | None = None
         """What reads the files of the batch that is laid; None if Spark hands its rows over."""
@@ -301,7 +306,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             low = min(self.inputs.streams.lows({}).values())
             self._told = self.leaving.step_discards(reports, low, batch.id)
             discards = self.leaving.discards.state()
-            self.part = JoinPart(grid, buckets, dict(+n_late), discards)
+            self.part = JoinPart(grid, buckets, dict(+n_late), discards, self.part.versions)
             self._last_batch = batch.id
         return self.part.packed()
 
@@ -317,14 +322,17 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             StateError: they cannot be kept.
         """
         broadcast, mode = self.broadcast, in_buckets
-        if broadcast is None or not self.ways.may_broadcast:
-            return mode
-        if not mode.has_tables and broadcast.can_begin:
+        may_broadcast = broadcast is not None and self.ways.may_broadcast
+        if broadcast is not None and may_broadcast and not mode.has_tables and broadcast.can_begin:
             with state_of(0, "windows", self.place.folder):
                 tables = broadcast.begun(batch.id, self.place)
             if tables is not None:
                 self.part = JoinPart(one_bucket(self.graph), {0: tables.after})
                 mode = replace(mode, has_tables=True, tables=tables)
+        if self.refreshed is not None:
+            self._refresh(self.refreshed, batch)
+        if broadcast is None or not may_broadcast:
+            return mode
         if mode.has_tables:
             self._decided += self.ways.step(*broadcast.sizes(self.part), batch.id)
             mode = replace(mode, strategy=self.ways.plan)
@@ -334,6 +342,17 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         is_all_observed = batch.is_taken_whole and broadcast.counts_all(self.part)
         looks_ahead = mode.looks_ahead or self.inputs.looks or not is_all_observed
         return replace(mode, looks_ahead=looks_ahead)
+
+    def _refresh(self, tables: RefreshedTables, batch: Batch) -> None:
+        """Read the tables again that have a newer version; see ``RefreshedTables``."""
+        assert self.inputs.arrived is not None
+        spark = self.inputs.arrived.sparkSession
+        part, self._read_again = tables.before(batch.id, self.part, self.place, spark)
+        if part is not self.part:
+            with self._lock:
+                self.part = part
+                self.n_joined |= tables.n_rows
+            self.drops.forget()
 
     @property
     def _broadcasts(self) -> Broadcast | None:
@@ -494,7 +513,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             raise Refused("an input is computed before it is joined")
         if bound.step.kind != "inner" or bound.is_ordered:
             raise Refused("rows that have no partner are needed, or their order")
-        if self.broadcast is not None or self.drops.loop.tables:
+        if self.broadcast is not None or self.drops.loop.tables or self.refreshed is not None:
             raise Refused("a table says which rows are needed")
         _ = self._conditions, self._wheres  # raise Refused where tasks cannot evaluate one
         for each in self._read:
@@ -618,7 +637,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did."""
-        decided, self._decided = self._decided, []
+        decided, self._decided = [*self._read_again, *self._decided], []
+        self._read_again = []
         reports = [] if self._broadcasts is not None else self.reports(observed)
         n_rows = sum(sum(each.n_rows.values()) for each in reports)
         read = self.lane.learn(observed, replace(batch, n_rows=n_rows))
@@ -816,7 +836,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         return InputView(
             name=each.name,
             stream=each.stream,
-            window=STATIC if each.time is None else each.window.shown,
+            window=self._window_of(each),
             n_arrived=counts.n_arrived,
             n_joined=self.n_joined[each.name],
             n_late=self.part.n_late.get(each.name, 0),
@@ -831,6 +851,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             dropped_bytes=self.part.dropped_bytes(each.name),
             awaited_from=low if low > ALWAYS else None,
         )
+
+    def _window_of(self, joined: JoinInput) -> str:
+        if joined.time is not None:
+            return joined.window.shown
+        return STATIC if joined.refresh is None else REFRESHED
 
     def _pipeline_views(self) -> Iterator[PipelineView]:
         return pipeline_views(self.loop, self.work)
@@ -853,6 +878,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 f"{', '.join(endless)} [UNBOUNDED], as a stream without a window is: its rows are "
                 f"kept for ever ([RANGE 10 MINUTES] after its name lets them go)"
             )
+        yield from self._version_notes()
         lows = streams.lows(self.inputs.latest)
         silent = sorted(name for name, low in lows.items() if low == ALWAYS)
         if silent and len(silent) < len(lows):
@@ -894,6 +920,16 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             )
         if not self.options.adaptive:
             yield "adaptation is switched off: orders stand as written"
+
+    def _version_notes(self) -> Iterator[str]:
+        for table in self.bound.inputs:
+            if table.refresh is not None and (version := self.part.versions.get(table.name)):
+                every = table.refresh.every_us
+                looks = f"where the last look was {span(every)} ago" if every else "each time"
+                yield (
+                    f"{table.name} has version {version['version']} of its table; a batch looks "
+                    f"for a newer one {looks}"
+                )
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -368,6 +368,9 @@ class Source:
     """The type in which the members of each key class are compared."""
     types: Mapping[str, str] = field(default_factory=dict)
     """Of the common columns, but for those of every row."""
+    refreshed: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
+    """By name, the common columns over the rows of the tables that are refreshed: these are read in
+    jobs of their own, and are not among ``tables``."""
 
     def layout(self, name: str) -> InputLayout:
         """Return the places of the columns of an input."""
@@ -449,6 +452,7 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     parts: dict[bool, list[DataFrame]] = {True: [], False: []}
     tags: dict[int, list[Column]] = {}
     in_files: list[tuple[int, str | None]] = []
+    refreshed: dict[str, tuple[Column, ...]] = {}
     for each, layout in zip(inputs, layouts, strict=True):
         if layout.number in laid:
             own = {place: column_of(name) for name, place in laid[layout.number].start.items()}
@@ -462,7 +466,9 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
                 are_there.append(own[layout.marks_in] != 0)
             passes = passes_of(layout, are_there)
         columns = _tagged(each, layout.number, own, passes, types)
-        if each.made is None:
+        if each.refresh is not None:
+            refreshed[each.name] = (*columns,)
+        elif each.made is None:
             parts[each.time is not None].append(each.df.select(*columns))
             if each.time is not None:
                 in_files.append((layout.number, file_column(each.df, each.time)))
@@ -482,6 +488,7 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
         tuple(in_files),
         tuple(kinds),
         types,
+        refreshed,
     )
 
 

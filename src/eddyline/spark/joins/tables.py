@@ -1,17 +1,22 @@
-"""Static tables of a join on Spark: sent to the rows, or asked for keys before the shuffle.
+"""Tables of a join on Spark: sent to the rows, asked for keys before the shuffle, or read again.
 
 ``Broadcast`` runs batches in which Spark's broadcast join gives the results: nothing is shuffled.
 ``TableFilter`` drops rows before the shuffle if a filter of a table's keys does not have their key.
+``RefreshedTables`` puts the rows of a newer version in the place of those that the state has.
 """
 
 from __future__ import annotations
 
+import time
+import warnings
 from functools import cached_property, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
+from pyspark.errors import AnalysisException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -24,41 +29,54 @@ from pyspark.sql.types import (
 )
 
 from eddyline.data.arrays import distinct
+from eddyline.errors import EddylineWarning, SourceError, StateError, own_frames
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import COMPONENT, BatchPlan
 from eddyline.joins.tables import MOST_ROWS, DropChoice
-from eddyline.spark.analysis import arrow_schema
-from eddyline.spark.bucketed import ADAPTIVE, FOUND, as_type, state_of
+from eddyline.runtime.journal import JournalEntry, newest_attempts
+from eddyline.spark.analysis import arrow_schema, reason_of
+from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.bucketed import (
+    ADAPTIVE,
+    FOUND,
+    REPORT,
+    as_type,
+    buckets_stay,
+    shuffled,
+    state_of,
+)
 from eddyline.spark.joins.layout import INPUT, KEY, PASSES, SLOT, START
-from eddyline.spark.joins.source import facts_of
-from eddyline.spark.joins.task import LateWorker, Shape
+from eddyline.spark.joins.source import Placement, facts_of
+from eddyline.spark.joins.task import LateWorker, Shape, TableWorker
 from eddyline.spark.operator import Laid, Pending
 from eddyline.spark.prepared import Counted, Selected
 from eddyline.spark.relation import instant_of
 from eddyline.spark.run.observations import PendingMetrics
+from eddyline.spark.sources.reading import table_of
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, spark_hashes
 from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.state.run_files import MAPPED
+from eddyline.state.table_versions import note_versions, noted_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
     from eddyline.joins.graph import JoinGraph
     from eddyline.joins.plan import BucketReport
     from eddyline.joins.view import JoinPart
-    from eddyline.runtime.journal import JournalEntry
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout
     from eddyline.spark.operator import Observed
     from eddyline.state.manifest import StatePlace
+    from eddyline.state.table_versions import Versions
 
 
 HERE = "here"
@@ -377,7 +395,9 @@ class TableFilter:
 
     def __init__(self, bound: BoundJoin, *, is_on: bool) -> None:
         graph, timed = bound.graph, {*bound.timed}
-        tables = [name for name in graph.inputs if name not in timed]
+        # A row of several streams may meet a later version with rows that are still to come.
+        later = bound.source.refreshed if len(timed) > 1 else ()
+        tables = [name for name in graph.inputs if name not in timed and name not in later]
         # A second row with a declared key is to be refused, whether or not it has a partner.
         streams = [name for name in bound.timed if is_on and name not in bound.keys]
         self._keys = {
@@ -395,6 +415,12 @@ class TableFilter:
         """By stream, the keys of its tables, as soon as they are known and can be used."""
         self._lacks: dict[str, Column] = {}
         self._is_read = not self._keys
+
+    def forget(self) -> None:
+        """Have the keys read again: tables have changed."""
+        self._is_read = not self._keys
+        self.n_keys.clear()
+        self._lacks.clear()
 
     def read(self, df: DataFrame, part: JoinPart, place: StatePlace) -> None:
         """Read the keys of the tables from the state, once the first batch has brought them.
@@ -461,6 +487,122 @@ class TableFilter:
             if f"asked{n}" in metrics
         }
         return self.loop.step(found, n_shuffled, self.n_keys, batch_id)
+
+
+class RefreshedTables:
+    """Reads tables again whose version has changed, before a batch.
+
+    A batch reads the versions that are noted before its rows are joined. The rows of a newer
+    version take the place of the older ones in the state of each bucket; windows of streams stay
+    as they are.
+
+    Args:
+        bound: the join.
+    """
+
+    def __init__(self, bound: BoundJoin) -> None:
+        self._bound = bound
+        self._refreshes = {
+            each.name: each.refresh for each in bound.inputs if each.refresh is not None
+        }
+        self._next_look = dict.fromkeys(self._refreshes, 0.0)
+        """When the version of each table is looked at next, by the monotonic clock (s)."""
+        self.n_rows: dict[str, int] = {}
+        """Rows of each version that this process has read."""
+
+    def before(
+        self, batch_id: int, part: JoinPart, place: StatePlace, spark: SparkSession
+    ) -> tuple[JoinPart, list[JournalEntry]]:
+        """Return the state before a batch with the versions that it reads, and what is told of it.
+
+        Raises:
+            SourceError: a version cannot be read.
+            StateError: the state cannot be read or written.
+        """
+        told: list[JournalEntry] = []
+        versions = noted = noted_versions(place, batch_id)
+        if versions is None or versions.keys() != self._refreshes.keys():
+            versions = self._newest(part.versions, batch_id, told)
+        for name, version in versions.items():
+            known = part.versions.get(name)
+            if version != known:
+                started = time.perf_counter()
+                part = self._read(name, version, batch_id, part, place, spark)
+                evidence = {"n_rows": self.n_rows[name], "s": time.perf_counter() - started}
+                shown = None if known is None else f"{name} {known['version']}"
+                now = f"{name} {version['version']}"
+                told.append(JournalEntry(batch_id, COMPONENT, "version", shown, now, evidence))
+        if versions != noted:  # what could not be read is not noted: nothing was joined with it
+            note_versions(place, batch_id, versions)
+        return part, told
+
+    def _newest(self, known: Versions, batch_id: int, told: list[JournalEntry]) -> Versions:
+        """Return the newest version of each table, where it is time to look.
+
+        Raises:
+            SourceError: a table that was never read does not answer.
+        """
+        versions = {name: known[name] for name in self._refreshes if name in known}
+        for name, refresh in self._refreshes.items():
+            now = time.monotonic()
+            if name in known and now < self._next_look[name]:
+                continue
+            self._next_look[name] = now + refresh.every_us / 1e6
+            try:
+                versions[name] = refresh.source.version()
+            except SourceError as error:
+                if name not in known:
+                    raise
+                msg = (
+                    f"table {name!r} stays at version {known[name]['version']}, because its newest "
+                    f"version cannot be asked for: {error}"
+                )
+                warnings.warn(msg, EddylineWarning, stacklevel=own_frames())
+                evidence = {"error": str(error)}
+                told.append(JournalEntry(batch_id, COMPONENT, "version", evidence=evidence))
+        return versions
+
+    def _read(
+        self,
+        name: str,
+        version: dict[str, Any],
+        batch_id: int,
+        part: JoinPart,
+        place: StatePlace,
+        spark: SparkSession,
+    ) -> JoinPart:
+        """Return the state with the rows of a version, which a job writes to each bucket."""
+        bound, source, grid = self._bound, self._bound.source, part.grid
+        refresh = self._refreshes[name]
+        try:
+            rows = refresh.stepped(table_of(spark, refresh.source, version))
+            rows = rows.select(*source.refreshed[name])
+        except AnalysisException as error:
+            msg = (
+                f"version {version['version']} of table {name!r} ({refresh.source!r}) lacks what "
+                f"query {bound.name!r} reads: {reason_of(error)}; start the query again once the "
+                f"table has it: nothing is lost"
+            )
+            raise SourceError(msg, table=name, query=bound.name) from error
+        placed, by = Placement(grid, source).lay(source.keyed(rows))
+        schema = arrow_schema(spark, bound.task_schema)
+        graph = bound.graph
+        plan = BatchPlan(batch_id, graph, written_orders(graph), bound.lengths, grid=grid)
+        worker = TableWorker(schema, place, plan, Shape(source.layouts, schema), {})
+        buckets_stay(spark)
+        done = map_batches(shuffled(placed, grid.n_buckets, by), worker.run, bound.task_schema)
+        found = done.select(REPORT).where(f"{REPORT} IS NOT NULL").collect()
+        reports = [each.profile for each in newest_attempts([bytes(row[0]) for row in found])]
+        if {report.bucket for report in reports} != {*range(grid.n_buckets)}:
+            msg = f"table {name!r} was not read by every task; start the query again"
+            raise StateError(msg, table=name)
+        self.n_rows[name] = sum(report.n_rows.get(name, 0) for report in reports)
+        buckets = {**part.buckets}
+        for report in reports:
+            before = buckets.get(report.bucket, BucketState())
+            runs = {**before.runs, name: report.after.runs.get(name, ())}
+            buckets[report.bucket] = replace(before, runs=runs)
+        return replace(part, buckets=buckets, versions={**part.versions, name: version})
 
 
 def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -180,6 +180,21 @@ class BatchWorker(BucketWorker):
 
 
 @dataclass(frozen=True)
+class TableWorker(BatchWorker):
+    """Keeps the rows of a table, which meet nothing."""
+
+    keeps: ClassVar[str] = "tables"
+
+    def task(
+        self, bucket: int, arrived: Sequence[pa.RecordBatch]
+    ) -> tuple[BucketBatch, dict[str, Rows]]:
+        """Return the work of a bucket without windows, and the rows that came to it."""
+        assert self.place is not None
+        inputs, _ = self.shape.inputs(arrived)
+        return BucketBatch(self.plan, self.place, BucketState(), bucket), inputs
+
+
+@dataclass(frozen=True)
 class LateWorker:
     """Writes late rows of one input, where no bucket meets them."""
 

@@ -185,6 +185,13 @@ class _Planned:
                     "model, or with a table"
                 )
                 raise self._at(NotSupportedError(message), each.start)
+            relation = self._known.relations.get(each.table)
+            if rows.isStreaming and relation is not None and relation.refresh is not None:
+                message = (
+                    f"table {each.table!r} is refreshed, and a model is joined with a table that "
+                    "does not change; leave out refresh=…"
+                )
+                raise self._at(NotSupportedError(message), each.start)
             result = self._known.results.get(each.table)
             table = self._known.relations[each.table].df if result is None else result.to_df()
             flag = f"{JOINED}{number}"

@@ -107,7 +107,9 @@ class TableReader(DataSourceReader):
         return [_Partition(split) for split in self._source.table_splits(version)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a split."""
+        """Yield the rows of a split; none of a table without files, of which Spark makes one."""
+        if partition.value is None:
+            return iter(())
         return self._source.read(partition.value, self._schema)
 
 
