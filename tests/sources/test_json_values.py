@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import pickle
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -197,11 +196,6 @@ def test_no_documents_and_only_broken_ones():
         batch, rejected = JsonReader(NESTED).read(documents)
         assert (batch.num_rows, batch.schema) == (0, NESTED)
         assert len(rejected) == len(documents)
-
-
-def test_a_reader_goes_to_a_worker():
-    reader = pickle.loads(pickle.dumps(JsonReader(ONE, "ms", "Europe/Berlin")))
-    assert (reader.unit, reader.timezone, reader.schema) == ("ms", "Europe/Berlin", ONE)
 
 
 # -- single types ---------------------------------------------------------------------------------

@@ -918,9 +918,9 @@ def test_large_values(broker):
         ({"metadata": ["kafka_key", "kafka_key"]}, "kafka_key twice"),
         ({"timeout": "soon"}, "timeout is a span"),
         ({"timeout": "0 seconds"}, "timeout is a span"),
-        ({"max_per_batch": 0}, "max_per_batch is a number of rows from 1 on"),
-        ({"max_per_batch": "many"}, "max_per_batch is a number of rows from 1 on"),
-        ({"max_per_batch": "²"}, "max_per_batch is a number of rows from 1 on"),
+        ({"max_per_batch": 0}, "'max_per_batch' is a number of rows from 1 on"),
+        ({"max_per_batch": "many"}, "'max_per_batch' is a number of rows from 1 on"),
+        ({"max_per_batch": "²"}, "'max_per_batch' is a number of rows from 1 on"),
     ],
 )
 def test_options_are_checked_at_once(options, words):

@@ -74,10 +74,6 @@ class JsonReader:
         self.timezone = timezone
         self._getters = [attrgetter(f"f{number}") for number in range(len(schema))]
 
-    def __reduce__(self) -> Any:
-        """Return how the reader is made anew in a worker."""
-        return JsonReader, (self.schema, self.unit, self.timezone)
-
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:
         fields: list[tuple[Any, ...]] = []

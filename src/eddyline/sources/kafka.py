@@ -160,17 +160,6 @@ class Kafka(Source):
         elif self.value not in (*VALUES, "function") and ":" not in self.value:
             _one_of("value", self.value, (*VALUES, "module:function"))
 
-    @property
-    def most_rows(self) -> int | None:
-        """Most rows of a batch; see ``Source``."""
-        text = self.options.get("max_per_batch")
-        if text is None:
-            return None
-        if not (text.isascii() and text.isdecimal() and int(text)):
-            msg = f"max_per_batch is a number of rows from 1 on, got {text!r}"
-            raise OptionError(msg, max_per_batch=text)
-        return int(text)
-
     def ddl(self) -> str:
         """Return the columns."""
         value = {"bytes": "value BINARY", "text": "value STRING"}.get(self.value)
@@ -966,9 +955,7 @@ def kafka(
     }
     texts |= {f"kafka.{name}": value for name, value in (settings or {}).items()}
     options = {name: str(text) for name, text in texts.items() if text is not None}
-    source = Kafka(options, value if callable(value) else None)
-    _ = source.most_rows
-    return source
+    return Kafka(options, value if callable(value) else None)
 
 
 def _one_of(name: str, value: str, choices: Sequence[str]) -> str:

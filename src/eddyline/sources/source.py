@@ -27,6 +27,10 @@ SECRET = ("password", "secret", "token", "key")
 """Parts of names of options whose values are not shown."""
 
 
+LIMIT = "max_per_batch"
+"""The option with the most rows of a batch, of sources that take it."""
+
+
 class Source(ABC):
     """Rows of one place outside, as a stream or as a table.
 
@@ -61,6 +65,10 @@ class Source(ABC):
             if name not in self.names and not self.is_handed_on(name):
                 msg = unknown(f"option of {self.kind}", name, sorted(self.names))
                 raise OptionError(msg, option=name)
+        most = self.options.get(LIMIT)
+        if most is not None and not (most.isascii() and most.isdecimal() and int(most)):
+            msg = f"option {LIMIT!r} is a number of rows from 1 on, got {most!r}"
+            raise OptionError(msg, max_per_batch=most)
 
     def __repr__(self) -> str:
         """Show the options, but no secret."""
@@ -141,8 +149,9 @@ class Source(ABC):
 
     @property
     def most_rows(self) -> int | None:
-        """Most rows of a batch, by its options; None: no limit."""
-        return None
+        """Most rows of a batch, by its options, as far as the source can keep it; None: all."""
+        most = self.options.get(LIMIT)
+        return None if most is None else int(most)
 
     def stop(self) -> None:  # noqa: B027 - sources without connections have nothing to close
         """Close connections."""

@@ -82,10 +82,6 @@ class VersionedSource(Source):
                 f"rows) or 'rows' (read their new files as new rows), got {self.on_change!r}"
             )
             raise OptionError(msg, on_change=self.on_change)
-        most = self.options.get("max_per_batch")
-        if most is not None and (not most.isdecimal() or int(most) < 1):
-            msg = f"option 'max_per_batch' is a number of rows from 1 on, got {most!r}"
-            raise OptionError(msg, max_per_batch=most)
         start = self.options.get("start")
         if start not in (None, LATEST, EARLIEST):
             checked_start(str(start))
@@ -179,12 +175,6 @@ class VersionedSource(Source):
         """
 
     # -- as a stream ------------------------------------------------------------------------------
-
-    @property
-    def most_rows(self) -> int | None:
-        """Most rows of a batch; a file that has more is read whole."""
-        most = self.options.get("max_per_batch")
-        return None if most is None else int(most)
 
     def initial(self) -> Offset:
         """Return where a new query starts: with the table as it stands, if nothing is said."""

@@ -7,6 +7,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import eddyline as el
+from eddyline.errors import OptionError
+from eddyline.spark.sources import data_source
 from eddyline.spark.sources.reading import table_of
 from tests.sources.iceberg_tables import catalog_in, compact, make_table
 from tests.sources.test_delta import EVERY, SCHEMA, added
@@ -104,3 +106,16 @@ def test_a_query_goes_on_where_it_stopped(spark, tmp_path):
     assert out["p"] == [f"p {i % 2}" for i in out["id"]]
     sizes = [pa.parquet.read_metadata(file).num_rows for file in (tmp_path / "out").glob("batch*")]
     assert max(sizes) <= 3
+
+
+def test_a_limit_of_batches_needs_a_pyspark_that_keeps_it(spark, tmp_path, monkeypatch):
+    added(tmp_path, range(3))
+    monkeypatch.setattr(data_source, "ReadMaxRows", None)
+    with pytest.raises(OptionError, match=r"max_per_batch needs PySpark 4\.2 or later"):
+        el.Engine(spark).stream("s", el.delta(tmp_path, max_per_batch=2))
+
+
+@pytest.mark.large("reads by a job of Python workers")
+def test_a_table_without_files_has_no_rows(spark, tmp_path):
+    write_deltalake(tmp_path, EVERY.slice(0, 0))
+    assert table_of(spark, el.delta(tmp_path)).count() == 0

@@ -20,7 +20,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from eddyline.errors import OptionError
 from eddyline.sources.rejected import PROPERTY, file_name
+from eddyline.sources.source import LIMIT
 from eddyline.spark.sources.kept import (
     FIRST,
     PREFIX,
@@ -79,8 +81,23 @@ class SourceOfSpark(DataSource):
         return TableReader(self.source, schema, self.version)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a stream."""
+        """Return the reader of a stream.
+
+        Raises:
+            OptionError: this PySpark cannot limit batches, and an option does.
+        """
+        check_limit(self.source)
         return StreamReader(self.source, schema, self.stream)
+
+
+def check_limit(source: Source) -> None:
+    """Raise OptionError if batches are limited and this PySpark has no limits."""
+    if source.most_rows is not None and ReadMaxRows is None:
+        msg = (
+            f"{LIMIT} needs PySpark 4.2 or later, because sources in Python cannot limit their "
+            f"batches before; leave it out"
+        )
+        raise OptionError(msg, max_per_batch=source.most_rows)
 
 
 def _folder_of_batch(stream: str) -> str | None:

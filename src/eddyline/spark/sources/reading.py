@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
 from eddyline.spark.analysis import is_known, reason_of
-from eddyline.spark.sources.data_source import SourceOfSpark
+from eddyline.spark.sources.data_source import SourceOfSpark, check_limit
 from eddyline.spark.sources.kept import HIDDEN, PREFIX, STREAM, VERSION
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def stream_of(spark: SparkSession, source: Source, name: str | None = None) -> D
 
     Raises:
         SourceError: it does not answer.
+        OptionError: it has an option that cannot be kept, such as ``max_per_batch`` here.
     """
+    check_limit(source)
     register_sources(spark)
     options = _options(spark, source)
     if name is not None and source.rejects:
