@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -126,7 +125,8 @@ class Refresh:
             if isinstance(step, ProjectStep):
                 df = df.selectExpr(*step.projections)
             else:
-                df = reduce(lambda rows, each: rows.where(f"({each.text}\n)"), step.predicates, df)
+                for predicate in step.predicates:
+                    df = df.where(f"({predicate.text}\n)")
         return df
 
 

@@ -549,7 +549,7 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
 
 def _is_streaming(site: Site) -> bool:
     """Return whether the query of a site has streams, and no batch DataFrames in their place."""
-    return any(each.df.isStreaming for each in site.relations.values())
+    return any(relation.df.isStreaming for relation in site.relations.values())
 
 
 def _made_input(
@@ -589,7 +589,7 @@ def _check_refreshed(query: str, step: JoinStep, inputs: Sequence[JoinInput]) ->
     Results that are taken back are those of the version that they came with, and rows of a table
     that wait for partners are those of one version.
     """
-    name = next((each.stream for each in inputs if each.refresh is not None), None)
+    name = next((table.stream for table in inputs if table.refresh is not None), None)
     if name is None:
         return
     reason = ""

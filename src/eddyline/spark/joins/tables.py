@@ -503,7 +503,7 @@ class RefreshedTables:
     def __init__(self, bound: BoundJoin) -> None:
         self._bound = bound
         self._refreshes = {
-            each.name: each.refresh for each in bound.inputs if each.refresh is not None
+            table.name: table.refresh for table in bound.inputs if table.refresh is not None
         }
         self._next_look = dict.fromkeys(self._refreshes, 0.0)
         """When the version of each table is looked at next, by the monotonic clock (s)."""
@@ -519,47 +519,47 @@ class RefreshedTables:
             SourceError: a version cannot be read.
             StateError: the state cannot be read or written.
         """
-        told: list[JournalEntry] = []
+        entries: list[JournalEntry] = []
         versions = noted = noted_versions(place, batch_id)
         if versions is None or versions.keys() != self._refreshes.keys():
-            versions = self._newest(part.versions, batch_id, told)
+            versions = self._newest(part.versions, batch_id, entries)
         for name, version in versions.items():
-            known = part.versions.get(name)
-            if version != known:
+            before = part.versions.get(name)
+            if version != before:
                 started = time.perf_counter()
                 part = self._read(name, version, batch_id, part, place, spark)
                 evidence = {"n_rows": self.n_rows[name], "s": time.perf_counter() - started}
-                shown = None if known is None else f"{name} {known['version']}"
+                shown = None if before is None else f"{name} {before['version']}"
                 now = f"{name} {version['version']}"
-                told.append(JournalEntry(batch_id, COMPONENT, "version", shown, now, evidence))
+                entries.append(JournalEntry(batch_id, COMPONENT, "version", shown, now, evidence))
         if versions != noted:  # what could not be read is not noted: nothing was joined with it
             note_versions(place, batch_id, versions)
-        return part, told
+        return part, entries
 
-    def _newest(self, known: Versions, batch_id: int, told: list[JournalEntry]) -> Versions:
+    def _newest(self, current: Versions, batch_id: int, entries: list[JournalEntry]) -> Versions:
         """Return the newest version of each table, where it is time to look.
 
         Raises:
             SourceError: a table that was never read does not answer.
         """
-        versions = {name: known[name] for name in self._refreshes if name in known}
+        versions = {name: current[name] for name in self._refreshes if name in current}
         for name, refresh in self._refreshes.items():
             now = time.monotonic()
-            if name in known and now < self._next_look[name]:
+            if name in current and now < self._next_look[name]:
                 continue
             self._next_look[name] = now + refresh.every_us / 1e6
             try:
                 versions[name] = refresh.source.version()
             except SourceError as error:
-                if name not in known:
+                if name not in current:
                     raise
                 msg = (
-                    f"table {name!r} stays at version {known[name]['version']}, because its newest "
+                    f"table {name!r} stays at version {current[name]['version']}, because its newest "
                     f"version cannot be asked for: {error}"
                 )
                 warnings.warn(msg, EddylineWarning, stacklevel=own_frames())
                 evidence = {"error": str(error)}
-                told.append(JournalEntry(batch_id, COMPONENT, "version", evidence=evidence))
+                entries.append(JournalEntry(batch_id, COMPONENT, "version", evidence=evidence))
         return versions
 
     def _read(
@@ -591,8 +591,9 @@ class RefreshedTables:
         worker = TableWorker(schema, place, plan, Shape(source.layouts, schema), {})
         buckets_stay(spark)
         done = map_batches(shuffled(placed, grid.n_buckets, by), worker.run, bound.task_schema)
-        found = done.select(REPORT).where(f"{REPORT} IS NOT NULL").collect()
-        reports = [each.profile for each in newest_attempts([bytes(row[0]) for row in found])]
+        rows_of_reports = done.select(REPORT).where(f"{REPORT} IS NOT NULL").collect()
+        packed = [bytes(row[0]) for row in rows_of_reports]
+        reports = [task.profile for task in newest_attempts(packed)]
         if {report.bucket for report in reports} != {*range(grid.n_buckets)}:
             msg = f"table {name!r} was not read by every task; start the query again"
             raise StateError(msg, table=name)
