@@ -554,8 +554,8 @@ class RefreshedTables:
                 if name not in current:
                     raise
                 msg = (
-                    f"table {name!r} stays at version {current[name]['version']}, because its newest "
-                    f"version cannot be asked for: {error}"
+                    f"table {name!r} stays at version {current[name]['version']}, because its "
+                    f"newest version cannot be asked for: {error}"
                 )
                 warnings.warn(msg, EddylineWarning, stacklevel=own_frames())
                 evidence = {"error": str(error)}
