@@ -8,12 +8,13 @@ our way are measured alone, too: records as bytes (the broker and the client), d
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -260,4 +261,61 @@ def read(settings: Settings) -> Measurement:
     )
 
 
-RUNS: Runs = {"kafka_join_spark": join_beside_spark, "kafka_read": read}
+def _resident_bytes() -> int:
+    """Return the memory of this process."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _sizes(checkpoint: Path) -> dict[str, float]:
+    """Return what must not grow with the batches of a run."""
+    files = [path for path in checkpoint.rglob("*") if path.is_file()]
+    offsets = [path for path in files if path.parent.name == "offsets" and path.name.isdecimal()]
+    newest = max(offsets, key=lambda path: int(path.name), default=None)
+    return {
+        "driver's memory": _resident_bytes(),
+        "files of the checkpoint": len(files),
+        "bytes of an offset": newest.stat().st_size if newest else 0,
+    }
+
+
+def many_batches(settings: Settings) -> Measurement:
+    """The largest growth of time, memory, files and offsets over many batches."""
+    n_batches, n_rows = settings.pick(1_000, 40), 200
+    sampled: list[tuple[int, dict[str, float]]] = []
+    with tempfile.TemporaryDirectory(prefix="eddyline_bench_") as name, _broker() as address:
+        checkpoint = Path(name) / "checkpoint"
+        orders, payments = _events(n_batches * n_rows, settings.unseen or 1)
+        engine = el.Engine(spark_session())
+        for topic, events, ddl in (("orders", orders, ORDERS), ("payments", payments, PAYMENTS)):
+            _send(address, topic, events)
+            source = el.kafka(address, topic, schema=ddl, timestamps="ms", max_per_batch=n_rows)
+            engine.stream(topic, source, time="ts", lateness="1 minute")
+        run = engine.query(QUERY.format(""), name="many", replace=True).start(
+            "delta", path=f"{name}/out", checkpoint=str(checkpoint), trigger="available_now"
+        )
+        while not run.await_termination(0.5):
+            with suppress(FileNotFoundError):  # Spark removes old files meanwhile
+                sampled.append((len(run.records), _sizes(checkpoint)))
+        seconds = _batch_s(run)
+    # Spark keeps the offsets of 100 batches, so files grow until then.
+    early, late = (0.2, 0.3), (0.9, 1.0)
+    growth, shown = {}, []
+    for what in ("seconds", *sampled[0][1]):
+        first, last = (
+            median(seconds[int(a * len(seconds)) : int(b * len(seconds))])
+            if what == "seconds"
+            else median([of[what] for n, of in sampled if a <= n / len(seconds) <= b])
+            for a, b in (early, late)
+        )
+        growth[what] = last / first
+        shown.append(f"{what} {first:.4g} and {last:.4g}")
+    note = f"{len(seconds):,} batches; in the third and in the last tenth: {', '.join(shown)}"
+    return Measurement(max(growth.values()), note, {"growth": growth})
+
+
+RUNS: Runs = {
+    "kafka_join_spark": join_beside_spark,
+    "kafka_read": read,
+    "kafka_many_batches": many_batches,
+}
