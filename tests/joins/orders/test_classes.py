@@ -236,6 +236,16 @@ def test_each_class_gets_its_order(partners, seed):
     assert {"'", "a", "b", "c"} & set("".join(rows[1:]).replace("kind in", ""))
 
 
+def test_classes_form_among_streams_alone():
+    star, loop = Star(GROWING), JoinLoop(STAR, JoinOptions(routing=True), readable=readable())
+    for name in NAMES[1:]:  # rows of streams have an event time
+        (run,) = star.windows[name]
+        star.windows[name] = [star.run(run.rows.codes, {"at": np.arange(len(run))}, start=0)]
+    journal, looked_up = live(loop, star, 8)
+    assert journal[0].after["by"] == ["kind"]
+    assert looked_up[-1] < 1.1 * best_by_class(star)
+
+
 def test_results_are_those_of_one_order():
     star, loop = Star(GROWING), loop_of()
     live(loop, star, 5)
