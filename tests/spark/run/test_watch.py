@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 import eddyline as el
@@ -18,7 +20,9 @@ def query_of(spark, folder, n_batches, **options):
     folder.mkdir(exist_ok=True)
     for number in range(n_batches):
         lines = "\n".join(f'{{"x": {row}}}' for row in range(ROWS[number]))
-        (folder / f"{number}.json").write_text(lines)
+        file = folder / f"{number}.json"
+        file.write_text(lines)
+        os.utime(file, (number, number))  # the oldest file is the first batch
     engine = el.Engine(spark)
     reader = spark.readStream.schema("x long").option("maxFilesPerTrigger", 1)
     engine.stream("s", reader.json(str(folder)))
