@@ -12,7 +12,7 @@ from eddyline.report.decisions import sentence
 
 pytestmark = pytest.mark.spark
 
-ROWS = [20, 21, 20, 22, 90, 90, 90, 90]
+ROWS = [20, 21, 20, 20, 90, 90, 90, 90]
 """Rows of each micro-batch."""
 
 
