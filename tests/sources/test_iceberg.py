@@ -215,6 +215,45 @@ def test_columns_are_found_by_their_ids(tmp_path):
         all_rows(began, pa.schema([("b", pa.string())]))
 
 
+def test_plain_files_are_those_with_just_the_columns_and_rows_of_the_table(tmp_path):
+    def plain(folder):
+        source = source_in(folder, start="earliest")
+        return source.plain_files(source.initial(), source.latest(None, None, None))
+
+    table = make_table(tmp_path / "plain", SCHEMA)
+    for ids in (range(3), range(3, 5)):
+        table.append(rows(ids))
+    read = [pq.read_table(path).to_pylist() for path in plain(tmp_path / "plain")]
+    ids = [row["id"] for part in read for row in part]
+    assert sorted(ids) == [*range(5)]
+    with table.update_schema() as update:
+        update.rename_column("p", "q")
+    assert plain(tmp_path / "plain") is None
+    for name, schema in {
+        "signs": pa.schema([("a b", pa.int64())]),
+        "nested": pa.schema([("a", pa.struct([("b", pa.int64())]))]),
+    }.items():
+        other = make_table(tmp_path / name, schema)
+        other.append(schema.empty_table())
+        other.append(pa.Table.from_pylist([{schema.names[0]: None}], schema))
+        assert plain(tmp_path / name) is None
+    mapped = make_table(tmp_path / "mapped", SCHEMA)
+    mapped.append(rows(range(2)))
+    with mapped.transaction() as transaction:
+        transaction.set_properties({"schema.name-mapping.default": "[]"})
+    assert plain(tmp_path / "mapped") is None
+
+
+def test_files_with_deleted_rows_are_not_plain(tmp_path):
+    table = make_table(tmp_path, SCHEMA)
+    table.append(rows(range(5)))
+    source = source_in(tmp_path)
+    (task,) = source.files(source.newest())
+    deletes = position_deletes(tmp_path / "deletes.parquet", task.file, [0])
+    assert source.plain_path(None, task) is not None
+    assert source.plain_path(None, FileScanTask(task.file, {deletes})) is None
+
+
 EVERY = pa.table(
     {
         "bool": [True, None],

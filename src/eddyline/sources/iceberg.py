@@ -7,10 +7,12 @@ deletes and deletion vectors; it does not read equality deletes, which are an er
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlsplit
 
 from eddyline.errors import EddylineError, OptionError, SourceError
 from eddyline.registry import checked_text, package
@@ -284,6 +286,22 @@ class Iceberg(VersionedSource):
         """Return what a task needs to read some files: the columns are those of now."""
         return IcebergSplit(*for_tasks(self.loaded()), parts)
 
+    def plain_path(self, version: int | None, file: Any) -> str | None:  # noqa: ARG002
+        """Return the path of a file that has just the rows and columns of the table.
+
+        Columns are found by ids in their files. Their names are those of the table as long as it
+        has had one schema, without other names for columns, whose names Parquet takes as they are.
+        """
+        table = self.loaded()
+        place = urlsplit(str(file.file.file_path))
+        is_local_parquet = place.scheme in ("", "file") and str(file.file.file_format) in _PARQUET
+        has_one_schema = len(table.metadata.schemas) == 1 and NAME_MAPPING not in table.properties
+        fields = table.schema().fields
+        if file.delete_files or not is_local_parquet or not has_one_schema:
+            return None
+        are_plain = (_PLAIN_NAME.fullmatch(field.name) and _is_plain(field) for field in fields)
+        return place.path if all(are_plain) else None
+
     # -- rows -------------------------------------------------------------------------------------
 
     def read(self, split: IcebergSplit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -391,6 +409,20 @@ def _parent(snapshot: Any) -> int | None:
     summary = snapshot.summary or {}
     n_added = int(summary.get("added-records") or 0)
     return None if int(summary.get("total-records") or n_added) == n_added else EXPIRED
+
+
+NAME_MAPPING = "schema.name-mapping.default"
+"""The property of a table that has other names of columns, for files without ids."""
+
+_PARQUET = ("PARQUET", "FileFormat.PARQUET")
+_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+"""Names that writers do not change in files."""
+
+
+def _is_plain(field: Any) -> bool:
+    """Whether the values of a column are in files as Spark has them."""
+    kind = str(field.field_type)
+    return kind in _SIMPLE or kind.startswith("decimal")
 
 
 def _ddl(kind: Any) -> str:

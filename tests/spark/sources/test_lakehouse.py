@@ -119,3 +119,42 @@ def test_a_limit_of_batches_needs_a_pyspark_that_keeps_it(spark, tmp_path, monke
 def test_a_table_without_files_has_no_rows(spark, tmp_path):
     write_deltalake(tmp_path, EVERY.slice(0, 0))
     assert table_of(spark, el.delta(tmp_path)).count() == 0
+
+
+CLICKS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("city", pa.string()), ("n", pa.int64())])
+
+
+def clicks(version):
+    rows = range(50 * version, 50 * version + 50)
+    at = [1_700_000_000_000_000 + 1_000_000 * row for row in rows]
+    cities = [None if row % 13 == 0 else f"city {row % 3}" for row in rows]
+    return pa.table([pa.array(at, CLICKS.field("ts").type), cities, [*rows]], schema=CLICKS)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.large("starts a query twice over each kind of table")
+def test_tasks_read_the_files_of_a_table_as_spark_hands_over_its_rows(spark, tmp_path, kind):
+    if kind == "iceberg":
+        table = make_table(tmp_path / "lake", CLICKS)
+        catalog = catalog_in(tmp_path / "lake")
+        source = el.iceberg("db.t", catalog=catalog, start="earliest", max_per_batch=60)
+    else:
+        source = el.delta(tmp_path / "lake", start="earliest", max_per_batch=60)
+    for version in range(4):
+        if kind == "iceberg":
+            table.append(clicks(version))
+        else:
+            write_deltalake(tmp_path / "lake", clicks(version), mode="append")
+    engine = el.Engine(spark)
+    engine.stream("s", source, time="ts", lateness="1 second")
+    text = """SELECT city, COUNT(*) AS c, SUM(n) AS total, window.end AS e
+              FROM s [RANGE 20 SECONDS SLIDE 20 SECONDS] WHERE n > 4 GROUP BY city"""
+    results = {}
+    for lane in ("on", "off"):
+        query = engine.query(text, name="q", replace=True, lane=lane)
+        run = run_query(engine, query, tmp_path / lane)
+        assert ("lane: no" in run.explain()) == (lane == "off")
+        rows = spark.read.parquet(str(tmp_path / lane / "out")).toArrow().to_pylist()
+        results[lane] = sorted(rows, key=str)
+    assert results["on"] == results["off"]
+    assert len(results["on"]) > 20
