@@ -95,7 +95,9 @@ class Pins:
         for component, plan in plans.items():
             targets[component].check(plan)
         plans = {name: msgspec.to_builtins(plan) for name, plan in plans.items()}  # kept as it is
-        self._save({**self._pins, **{name: Pin(each, batch_id) for name, each in plans.items()}})
+        self._save(
+            {**self._pins, **{name: Pin(kept_plan, batch_id) for name, kept_plan in plans.items()}}
+        )
         entries = []
         for component, plan in plans.items():
             target = targets[component]
