@@ -93,7 +93,7 @@ class _Form:
     def chain(self, node: Any, kind: type[Any]) -> list[str]:
         """Return the normal forms of what AND or OR joins, sorted; see ``conjuncts``."""
         parts = joined_by(kind, node)
-        forms = sorted(self.of(each) for each in parts)
+        forms = sorted(self.of(part) for part in parts)
         return forms if any(map(drawn, parts)) else list(dict.fromkeys(forms))
 
     def _args(self, args: Mapping[str, Any]) -> list[str]:
