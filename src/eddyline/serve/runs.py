@@ -192,8 +192,8 @@ WIDTH = 2_000
 """Most characters of an error that are shown."""
 
 PLAIN = {
-    each.__name__
-    for each in (
+    kind.__name__
+    for kind in (
         NotSupportedError,
         OptionError,
         PlanError,
