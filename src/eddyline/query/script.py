@@ -1,4 +1,4 @@
-"""Reads a script: streams, tables, functions, aggregates, queries, rules; each up to a semicolon.
+"""Reader of scripts, whose statements each end with a semicolon.
 
 CREATE STREAM packets WITH (format='parquet', path='in/', schema='port INT, payload STRING');
 CREATE TABLE hosts WITH (format='csv', path='hosts.csv', header=true);
@@ -9,7 +9,7 @@ CREATE QUERY bad WITH (sink='parquet', path='out/') AS SELECT * FROM odd WHERE p
 CREATE RULES known ON packets FROM 'rules/' WITH (sink='parquet', path='known/', column='rules');
 CREATE RULE big IN known WITH (level='high', tags='size, web', title='Too big') AS bytes > 1000000;
 
-What the statements create comes first, as values.
+In: the text of a script. Out: what its statements create, as values, which come first here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Sorts the conjuncts of a query by the inputs that they read, and finds calls of functions.
+"""Conjuncts of a query, sorted by the inputs that they read.
 
-In: the conditions of ON and WHERE. Out: for each input its predicates; for a join also keys and
-conditions on results. In an inner join ON and WHERE mean the same. A conjunct over one input
-filters that input, an equality of two inputs makes a key, and any other conjunct filters results.
+In: the conditions of ON and WHERE. Out: for each input its predicates and calls of functions; for a
+join also keys and conditions on results. In an inner join ON and WHERE mean the same. A conjunct
+over one input filters that input, an equality of two inputs makes a key, and any other conjunct
+filters results.
 
 In other joins ON says which rows are partners. A conjunct of ON over the first input drops none of
 its rows. A conjunct of WHERE over the second input of a LEFT JOIN filters results. The keys of a

@@ -1,4 +1,4 @@
-"""Reads FROM: which streams under which names, over which windows."""
+"""Reader of FROM: streams, their names in the query, and their windows."""
 
 from __future__ import annotations
 

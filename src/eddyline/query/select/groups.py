@@ -1,10 +1,11 @@
-"""Reads aggregates over one stream, or over the rows of a join: GROUP BY, HAVING, output columns.
+"""Reader of aggregates: GROUP BY, HAVING and output columns.
 
-DISTINCT groups by the output columns. Each call of an aggregate and each expression of GROUP BY
-becomes a column. Output columns and HAVING are expressions over these columns. As in Spark, a name
-means a column of the stream first, and in GROUP BY and HAVING an output column second. ``window``
-is the window of a result, unless the stream has a column of that name. Spark's spelling of windows
-is read, too: ``GROUP BY window(ts, '10 minutes', '1 minute')``.
+The rows are those of one stream or of a join. DISTINCT groups by the output columns. Each call of
+an aggregate and each expression of GROUP BY becomes a column. Output columns and HAVING are
+expressions over these columns. As in Spark, a name means a column of the stream first, and in GROUP
+BY and HAVING an output column second. ``window`` is the window of a result, unless the stream has a
+column of that name. Spark's spelling of windows is read, too: ``GROUP BY window(ts, '10 minutes',
+'1 minute')``.
 """
 
 from __future__ import annotations

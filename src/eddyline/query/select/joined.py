@@ -1,6 +1,6 @@
-"""Reads joins: the inputs of FROM, of EXISTS and of IN as stages, each of which is one join.
+"""Reader of joins in FROM, EXISTS and IN.
 
-In: the items of FROM and the conjuncts of WHERE. Out: a query.
+In: the items of FROM and the conjuncts of WHERE. Out: a query of stages. Each stage is one join.
 
 Inner joins that follow one another are one stage. Any other join is a stage of two inputs. The
 results of a stage are an input of the next one, as a subquery with the columns that later stages

@@ -1,4 +1,4 @@
-"""Reads a filter whose output columns have aggregates of rows so far: ``SUM(v) OVER (…)``.
+"""Reader of filters with aggregates of rows so far: ``SUM(v) OVER (…)``.
 
 Each call before OVER becomes a column that a step adds to every row. Output columns are expressions
 over these columns and the columns of the row. One step makes all calls over equal partitions.

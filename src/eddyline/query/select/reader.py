@@ -1,4 +1,4 @@
-"""Reads a query: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k AND s.v > 3``.
+"""Reader of queries: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k``.
 
 A query over one input is a filter. Its columns are resolved later, when it is bound to a stream: a
 stream may have columns that its schema does not show, such as ``_metadata``. So the parts of a
