@@ -1,4 +1,4 @@
-"""What the text of a rule may do to its reader, and the place of a fault in its file.
+"""Limits on the text of rules, and the lines of faults in it.
 
 *Bodies.* Rules are data from strangers, and may be written to hang the reader. A few lines of
 aliases can expand to more text than a machine can hold. Readers of rules expand aliases, because

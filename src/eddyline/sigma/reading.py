@@ -1,8 +1,8 @@
-"""Reads the YAML of rules with pySigma, one document at a time: a bad one spoils no other.
+"""Reader of Sigma's YAML with pySigma, one document at a time.
 
-Rules become conditions of our own (``translation``), and correlations ``SigmaCorrelation``, once
-all documents are read and it is known what they refer to. Filters are applied to the rules that
-they name.
+A faulty document does not affect the others. Once all documents are read, rules become conditions
+of our own (``translation``) and correlations become ``SigmaCorrelation``. Filters are applied to
+the rules that they name.
 """
 
 from __future__ import annotations
