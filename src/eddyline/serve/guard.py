@@ -1,4 +1,4 @@
-"""Who is let in: whoever has the token, from a page of this server, by an address that is its own.
+"""Access to the server: checks of token, host and origin.
 
 * The token comes once in the address; a cookie that scripts cannot read and that other sites cannot
   send replaces it. Tokens are compared in constant time.

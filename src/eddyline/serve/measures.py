@@ -1,4 +1,4 @@
-"""What the page says of a run in numbers and sentences, beside the sections of its operators.
+"""Numbers and sentences of the page about a run as a whole.
 
 * ``cells``: the numbers that change with each batch, as texts. A page holds each text in an element
   that has its name; an event sets the texts of these elements.
