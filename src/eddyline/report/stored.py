@@ -1,4 +1,4 @@
-"""What a run keeps for people in its checkpoint, written while it goes on and read by anybody.
+"""Journal, progress and view of a run, stored in its checkpoint.
 
 ``RunLog`` keeps the journal and the progress of a run, and replaces the file of its view from time
 to time. A view is never worth a run: it takes a small share of the time of batches, and a full disk

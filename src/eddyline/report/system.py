@@ -1,4 +1,4 @@
-"""What metrics and the journal know of runs, as rows of one stream: ``system``.
+"""The stream ``system``: metrics and journal of runs as rows.
 
 A row is one number of one entity at one time. ``values_of`` has the numbers of a batch, from the
 record that metrics, progress and page are made of, so that nothing is counted twice. ``entries_of``
