@@ -1,4 +1,4 @@
-"""What a person decides while a query runs: plans that stay, options, and rules.
+"""Decisions of a person while a query runs: pins, options and rules.
 
 ``Pins`` holds plans in force whatever the evidence says, until they may adapt. A choice that is
 held goes on learning and decides nothing, in tasks and on the driver alike. A pin is written down
