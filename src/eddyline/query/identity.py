@@ -812,7 +812,7 @@ class _Walk:
     """Describes values by plain values that are the same in every process."""
 
     def __init__(self) -> None:
-        self._said: dict[int, Any] = {}
+        self._descriptions: dict[int, Any] = {}
         """Descriptions of functions, classes and objects, by id; None while one is made."""
 
     def said(self, value: Any) -> Any:  # noqa: PLR0911 - a case for each kind of value
@@ -829,13 +829,13 @@ class _Walk:
             return self._code(value)
         if isinstance(value, BuiltinFunctionType | ModuleType):
             return "named", getattr(value, "__module__", None), value.__name__
-        if id(value) not in self._said:
-            self._said[id(value)] = None  # one that calls itself ends here
-            description = repr(self._made(value)).encode("utf-8", "surrogatepass")
-            self._said[id(value)] = hashlib.blake2b(description, digest_size=8).hexdigest()
-        return self._said[id(value)]
+        if id(value) not in self._descriptions:
+            self._descriptions[id(value)] = None  # one that calls itself ends here
+            description = repr(self._parts(value)).encode("utf-8", "surrogatepass")
+            self._descriptions[id(value)] = hashlib.blake2b(description, digest_size=8).hexdigest()
+        return self._descriptions[id(value)]
 
-    def _made(self, value: Any) -> Any:
+    def _parts(self, value: Any) -> Any:
         if isinstance(value, functools.partial):
             return "partial", self.said([value.func, value.args, value.keywords])
         if isinstance(value, MethodType):

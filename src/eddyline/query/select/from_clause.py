@@ -144,8 +144,8 @@ class FromReader:
         tables: names of static tables.
         times: the event time of each stream, as far as it is known.
         no_window: the reason why one stream may have no window; empty if it may.
-        made: for each of the statement's sources that is a subquery, that, its columns and its
-            event time.
+        subqueries: for each of the statement's sources that is a subquery, that, its columns and
+            its event time.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class FromReader:
         self._sources = statement.sources
         self._is_join = len(self._sources) > 1
         self._no_window = no_window
-        self._made = subqueries
+        self._subqueries = subqueries
         self._tables = tables
         self._times = times
         streams = [name for name in columns if self._is_join or name not in tables]
@@ -176,7 +176,7 @@ class FromReader:
         if not self._is_join and self._no_window:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
-        for (source, join), subquery in zip(self._sources, self._made, strict=True):
+        for (source, join), subquery in zip(self._sources, self._subqueries, strict=True):
             if isinstance(join, exp.Join):
                 self._check_join(join)
             item = (

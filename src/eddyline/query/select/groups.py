@@ -564,7 +564,7 @@ def window_called(
     if not isinstance(column, exp.Column):
         message = f"{name}(…) of what is no bare column of the stream is not supported yet"
         refuse(message, call.query, call.start, NotSupportedError)
-    (mention,) = names.mentions(_of(call, column), f"{name}(…)")
+    (mention,) = names.mentions(_fragment(call, column), f"{name}(…)")
     time = TimeColumn(mention.named.column, f"{name}(…)", mention.start)
     micros = [_length(call, expression, name) for expression in lengths]
     if name == "session_window":
@@ -574,7 +574,7 @@ def window_called(
     return SlideWindow(length, slide, (origin + length) % slide), time
 
 
-def _of(call: Fragment, tree: Expr) -> Fragment:
+def _fragment(call: Fragment, tree: Expr) -> Fragment:
     return type(call)(call.query, tree, call.start, call.end)
 
 

@@ -119,7 +119,7 @@ class _Reader:
         columns: of each stream and table.
         tables: names of those that do not change.
         calls: the functions of the user.
-        known: names of aggregate functions, in lower case.
+        aggregates: names of aggregate functions, in lower case.
         times: the event time of each stream, as far as it is known.
     """
 
@@ -134,7 +134,7 @@ class _Reader:
         self._columns = columns
         self._tables = tables
         self._calls = calls
-        self._known = aggregates
+        self._aggregate_names = aggregates
         self._times = times
 
     def query(self, statements: Sequence[Statement | SetOperation]) -> Query:
@@ -147,7 +147,7 @@ class _Reader:
     def _part(self, statement: Statement | SetOperation) -> Part:
         if isinstance(statement, SetOperation):
             return self._set(statement)
-        aggregation, over = aggregation_of(statement, self._known), over_of(statement)
+        aggregation, over = aggregation_of(statement, self._aggregate_names), over_of(statement)
         reason = aggregation or over
         if over is not None and len(statement.sources) > 1:
             statement.refuse(f"{over.said} over a join {_IN_TWO}", over.start)
@@ -226,7 +226,7 @@ class _Reader:
         if item.name != item.stream:
             hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
             names.scope = replace(names.scope, hints=hint)
-        return AggregateCalls(statement, names, self._calls, self._known)
+        return AggregateCalls(statement, names, self._calls, self._aggregate_names)
 
     def _filtered(self, statement: Statement, item: FromItem) -> Input:
         """Return an input with what WHERE asks of it."""
@@ -239,7 +239,7 @@ class _Reader:
     def _check_where(self, statement: Statement) -> None:
         """Refuse aggregates in WHERE."""
         where = statement.tree.args.get("where")
-        for node in [] if where is None else calls_in(where.this, self._known):
+        for node in [] if where is None else calls_in(where.this, self._aggregate_names):
             message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
             refuse(message, statement.text, offset_of(node))
 
@@ -301,7 +301,7 @@ class _Reader:
 
         A joined row is there from its latest row on, until its first row leaves.
         """
-        aggregation = aggregation_of(statement, self._known)
+        aggregation = aggregation_of(statement, self._aggregate_names)
         assert aggregation is not None
         self._check_where(statement)
         readers = self._staying(statement, items, aggregation.said, " over a join", _IN_TWO)
@@ -310,7 +310,7 @@ class _Reader:
         names = JoinNames(statement.text)
         names.scope = readers[0].names.scope
         names.held = dict.fromkeys((item.name for item in items), joined.held)
-        calls = AggregateCalls(statement, names, self._calls, self._known)
+        calls = AggregateCalls(statement, names, self._calls, self._aggregate_names)
         grouping, _, projections, times = GroupReader(calls).read(UNBOUNDED)
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
@@ -383,7 +383,9 @@ class _Reader:
             statement.refuse(f"{message}SELECT … {word} SELECT …)", statement.emits_at)
         distinct = statement.tree.args.get("distinct")
         is_plain = distinct is not None and not distinct.args.get("on")
-        asked = aggregation_of(statement, self._known, but_distinct=is_plain) or over_of(statement)
+        asked = aggregation_of(statement, self._aggregate_names, but_distinct=is_plain) or over_of(
+            statement
+        )
         if asked is not None:
             message = (
                 f"{asked.said} in {word} is not supported yet; make a stream of the results "
