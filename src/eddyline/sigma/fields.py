@@ -101,16 +101,16 @@ class Columns:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._columns = columns
-        self._found: dict[str, Found | None] = {}
+        self._targets: dict[str, Found | None] = {}
         self._folded: dict[str, str] = {}
         for name in columns:
             self._folded.setdefault(name.lower(), name)
 
     def find(self, field: str) -> Found | None:
         """Return the value of a field, or None if events lack it."""
-        if field not in self._found:
-            self._found[field] = self._searched(field)
-        return self._found[field]
+        if field not in self._targets:
+            self._targets[field] = self._searched(field)
+        return self._targets[field]
 
     def _searched(self, field: str) -> Found | None:
         name = self._spelled(field)

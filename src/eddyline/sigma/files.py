@@ -240,7 +240,7 @@ class RuleFolder:
             try:
                 states = self._settled()
             except OSError as error:  # what cannot be seen has not gone
-                return self._told(
+                return self._new_troubles(
                     {str(self.path): f"{self.path} cannot be read: {error}"}, batch_id
                 )
             finally:
@@ -251,7 +251,7 @@ class RuleFolder:
                 reasons[str(self.path)] = f"{self.path} has no rules any more"
             elif states != before:
                 reasons = self._take_in(store, before, states)
-            return self._told(reasons, batch_id)
+            return self._new_troubles(reasons, batch_id)
 
     def _settled(self) -> dict[str, FileState] | None:
         """Return the files once two looks agree; None if they go on changing."""
@@ -317,7 +317,7 @@ class RuleFolder:
             )
         return reasons
 
-    def _told(self, whys: Mapping[str, str], batch_id: int) -> list[JournalEntry]:
+    def _new_troubles(self, whys: Mapping[str, str], batch_id: int) -> list[JournalEntry]:
         """Return what was not taken in and is not known yet, and warn of it."""
         new = {path: why for path, why in whys.items() if why and self._troubles.get(path) != why}
         kept = {path: why for path, why in self._troubles.items() if path not in whys}

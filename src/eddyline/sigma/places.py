@@ -495,7 +495,7 @@ def read_yaml(text: str, loader: type[Any], allowance: Allowance) -> tuple[Any, 
         if root is None:
             return None, 0
         # Without an anchor there is no alias.
-        size = _Sizes().of(root, 1)[0] if "&" in text else len(text)
+        size = _Sizes().size_and_height(root, 1)[0] if "&" in text else len(text)
         if _LONG_NUMBER.search(text):
             _check_numbers(root)
         if not allowance.spend(size):
@@ -549,7 +549,7 @@ class _Sizes:
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[int, int]] = {}
 
-    def of(self, node: yaml.Node, level: int) -> tuple[int, int]:
+    def size_and_height(self, node: yaml.Node, level: int) -> tuple[int, int]:
         """Return size and height of a node that stands on a level, from 1."""
         if isinstance(node, yaml.ScalarNode):
             return 1 + len(node.value), 0
@@ -557,7 +557,7 @@ class _Sizes:
         if measures is None and level <= MAX_DEPTH:
             size = height = 0
             for part in _parts(node):
-                part_size, part_height = self.of(part, level + 1)
+                part_size, part_height = self.size_and_height(part, level + 1)
                 size += part_size
                 height = max(height, part_height)
             measures = self._sizes[id(node)] = size + 1, height + 1
@@ -578,5 +578,5 @@ def _largest_key(root: yaml.Node) -> int | None:
     if not isinstance(root, yaml.MappingNode) or not root.value:
         return None
     sizes = _Sizes()
-    key, _ = max(root.value, key=lambda pair: sizes.of(pair[1], 2)[0])
+    key, _ = max(root.value, key=lambda pair: sizes.size_and_height(pair[1], 2)[0])
     return int(key.start_mark.line) + 1

@@ -132,14 +132,14 @@ class References:
     """Rules and correlations by what correlations call them: their ids and names."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[Referred]] = {}
+        self._referred: dict[str, list[Referred]] = {}
         self._refused: set[str] = set()
 
     def add(self, document: _Document, name: str, rule: PySigmaRule | SigmaCorrelationRule) -> None:
         """Take in what may be referred to."""
         referred = Referred(document.place.n_file, name, rule)
         for calling in dict.fromkeys(map(_calling_correlation, document.callings)):
-            self._known.setdefault(calling, []).append(referred)
+            self._referred.setdefault(calling, []).append(referred)
 
     def refuse(self, callings: Iterable[str]) -> None:
         """Take note of what does not run."""
@@ -151,10 +151,10 @@ class References:
 
     def of_file(self, n_file: int) -> Known:
         """Return what finds references of a file: in that file, and else in all."""
-        return lambda reference: self._found(reference, n_file)
+        return lambda reference: self._find(reference, n_file)
 
-    def _found(self, reference: str, n_file: int) -> Referred:
-        candidates = self._known.get(_calling_correlation(reference), [])
+    def _find(self, reference: str, n_file: int) -> Referred:
+        candidates = self._referred.get(_calling_correlation(reference), [])
         several = [
             candidate for candidate in candidates if candidate.n_file == n_file
         ] or candidates
@@ -166,9 +166,8 @@ class References:
         elif self.is_refused(reference):
             msg = f"it refers to {reference!r}, which does not run"
         else:
-            msg = (
-                f"it refers to a rule that is not there: {unknown('rule', reference, self._known)}"
-            )
+            choices = unknown("rule", reference, self._referred)
+            msg = f"it refers to a rule that is not there: {choices}"
         raise SigmaCorrelationRuleError(msg)
 
 
@@ -254,7 +253,7 @@ def correlation_of(parsed: Parsed, look_up: Known, facts: Mapping[str, Any]) -> 
         "rules": names,
         "group_by": group_by,
         "timespan": str(rule.timespan.spec),
-        "condition": _said(parsed),
+        "condition": _condition_text(parsed),
     }
     return SigmaCorrelation(
         name=parsed.name,
@@ -405,7 +404,7 @@ def _program(node: Any, places: Mapping[str, int]) -> list[int]:
     return [*parts[0], *(code for part in parts[1:] for code in (*part, op))]
 
 
-def _said(parsed: Parsed) -> str:
+def _condition_text(parsed: Parsed) -> str:
     """Return the condition in words."""
     condition = parsed.rule.condition
     if isinstance(condition, SigmaExtendedCorrelationCondition):
