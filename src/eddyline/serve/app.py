@@ -129,12 +129,14 @@ class Page:
 
     async def list(self, request: Request) -> Response:
         """Answer with the list of queries."""
-        return await self._made(request, lambda: self.pages.list([*self.following.look().values()]))
+        return await self._page_answer(
+            request, lambda: self.pages.list([*self.following.look().values()])
+        )
 
     async def run(self, request: Request) -> Response:
         """Answer with the page of a query."""
         key = request.path_params["key"]
-        return await self._made(request, lambda: self._of(key, self.pages.run), key)
+        return await self._page_answer(request, lambda: self._rendered(key, self.pages.run), key)
 
     async def journal(self, request: Request) -> Response:
         """Answer with a page of decisions."""
@@ -142,19 +144,19 @@ class Page:
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 0
         of_tasks = request.query_params.get("of") == "tasks"
 
-        def made() -> str | None:
-            return self._of(
+        def render() -> str | None:
+            return self._rendered(
                 request.path_params["key"],
                 lambda run: self.pages.journal(run, page, of_tasks=of_tasks),
             )
 
-        return await self._made(request, made)
+        return await self._page_answer(request, render)
 
-    def _of(self, key: str, render: Callable[[Followed], str | None]) -> str | None:
+    def _rendered(self, key: str, render: Callable[[Followed], str | None]) -> str | None:
         run = self.following.look().get(key)
         return None if run is None else render(run)
 
-    async def _made(
+    async def _page_answer(
         self, request: Request, render: Callable[[], str | None], key: str = ""
     ) -> Response:
         """Answer with a page; in no words if the browser has it already."""
@@ -193,8 +195,8 @@ class Page:
         """Answer with the page that says what would happen."""
         key = request.path_params["key"]
         try:
-            return await self._made(
-                request, lambda: self._of(key, lambda r: self.pages.hand(r, name))
+            return await self._page_answer(
+                request, lambda: self._rendered(key, lambda r: self.pages.hand(r, name))
             )
         except EddylineError as error:
             return self.problem("Not possible", error.message, 409)
@@ -229,7 +231,7 @@ class Page:
     async def options(self, request: Request) -> Response:
         """Answer with the options of a run that can be changed."""
         key = request.path_params["key"]
-        return await self._made(request, lambda: self._of(key, self.pages.options))
+        return await self._page_answer(request, lambda: self._rendered(key, self.pages.options))
 
     async def adjusted(self, request: Request) -> Response:
         """Give an option the value that a person typed, and lead back to the run."""
@@ -347,7 +349,7 @@ class Seen:
     def news(self, runs: Mapping[str, Followed]) -> Sequence[str]:
         """Return the events since the last call: one for each batch, one if states are others."""
         shown = {key: run for key, run in runs.items() if self._key in (None, key)}
-        events = [event for run in shown.values() for event in self._of(run)]
+        events = [event for run in shown.values() for event in self._events(run)]
         states = {key: run.state for key, run in shown.items()}
         if states != self._states:
             self._states = states
@@ -355,7 +357,7 @@ class Seen:
             events.append(event("runs", {"failed": failed[:10]}))
         return events
 
-    def _of(self, run: Followed) -> list[str]:
+    def _events(self, run: Followed) -> list[str]:
         known_id, last = self._batches.get(run.key, (id(run), -1))
         self._batches[run.key] = id(run), run.last_batch
         fresh = [batch for batch in run.recent if known_id != id(run) or batch.batch_id > last]
@@ -449,14 +451,14 @@ class RuleForms:
         """Answer with a form: an empty one, or of a rule."""
         name = _typed(request.query_params.get("name", ""))
 
-        def made(run: Followed, rules: ChangeableRules) -> Response:
+        def form_page(run: Followed, rules: ChangeableRules) -> Response:
             if how == "add":
                 return self._form(run, rules, RuleChange(how, ""), None)
             rule = rules.rule(name)
             text = rule.text if how == "replace" and rule.is_sql else ""
             return self._form(run, rules, RuleChange(how, name, text, mark=rule.mark), rule)
 
-        return await self._answered(request, made)
+        return await self._answered(request, form_page)
 
     async def sent(self, how: str, request: Request) -> Response:
         """Answer what was typed: with what would happen, with what is wrong, or by doing it."""

@@ -177,7 +177,15 @@ def _boxes(view: RunView, entities: Sequence[Entity], components: Iterable[str])
         added = [entity for entity in entities if entity.component in home_components]
         reads, between = _between(node, added)
         beside = [
-            Box(f"{node.id}-{place}", entity.kind, entity.name, "", entity.facts, (), _of(entity))
+            Box(
+                f"{node.id}-{place}",
+                entity.kind,
+                entity.name,
+                "",
+                entity.facts,
+                (),
+                _parts_of(entity),
+            )
             for place, entity in enumerate(added)
             if entity.kind not in BEFORE
         ]
@@ -209,12 +217,12 @@ def _between(node: Node, added: Sequence[Entity]) -> tuple[tuple[str, ...], list
             inputs = [entity.input] if entity.input in ways else list(ways)
             key = f"{node.id}-{place}"
             reads = tuple(dict.fromkeys(ways[name] for name in inputs))
-            boxes.append(Box(key, kind, entity.name, "", entity.facts, reads, _of(entity)))
+            boxes.append(Box(key, kind, entity.name, "", entity.facts, reads, _parts_of(entity)))
             ways |= dict.fromkeys(inputs, key)
     return tuple(dict.fromkeys(ways.values())), boxes
 
 
-def _of(entity: Entity) -> tuple[tuple[str, str], ...]:
+def _parts_of(entity: Entity) -> tuple[tuple[str, str], ...]:
     return ((entity.component, entity.name),)
 
 

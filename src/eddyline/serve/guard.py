@@ -189,11 +189,11 @@ class Guarded:
         refusal = self._guard.refusal(scope["method"], headers, token)
         answer = _with_headers(send)
         if refusal is not None:
-            await _said(answer, refusal.status, self._refused(refusal.why))
+            await _send_page(answer, refusal.status, self._refused(refusal.why))
         elif token is not None:
             # No redirect: a browser that came by a link from another site would not send the cookie
             # to where it leads. The page that opens itself anew does.
-            await _said(answer, 200, OPENS, [(b"set-cookie", self._guard.cookie.encode())])
+            await _send_page(answer, 200, OPENS, [(b"set-cookie", self._guard.cookie.encode())])
         else:
             await self._app(scope, receive, answer)
 
@@ -211,7 +211,7 @@ def _token_of(query: bytes) -> str | None:
     return None if tokens is None else tokens[0]
 
 
-async def _said(send: Any, status: int, text: str, more: Any = ()) -> None:
+async def _send_page(send: Any, status: int, text: str, more: Any = ()) -> None:
     body = text.encode()
     length = (b"content-length", str(len(body)).encode())
     kind = (b"content-type", b"text/html; charset=utf-8")

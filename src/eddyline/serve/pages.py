@@ -371,12 +371,12 @@ class Views:
         self.values = values
         self.clock = clock
         self.spent = spent
-        self._made: dict[str, Made] = {}
+        self._views: dict[str, Made] = {}
 
     def of(self, run: Followed) -> Made:
         """Return the view of a run: the newest, or one that is not too old to be made anew."""
         version = (id(run.run), run.last_batch, run.state)
-        cached = self._made.get(run.key)
+        cached = self._views.get(run.key)
         is_due = cached is None or (cached.version != version and self.clock() >= cached.due_at)
         if cached is not None and not is_due:
             return cached
@@ -385,16 +385,16 @@ class Views:
         sections = arranged([*view.sections, *time_sections(run.run.phases())])
         shown = sections if self.values else without_values(sections, ADVICE)
         newest = Made(view, tuple(shown), version, self.clock(), self.spent() - before)
-        self._made[run.key] = newest
+        self._views[run.key] = newest
         return newest
 
     def forget(self, key: str) -> None:
         """Make the view of a run anew when it is asked for next, such as after a person's hand."""
-        self._made.pop(key, None)
+        self._views.pop(key, None)
 
     def wait_s(self, run: Followed) -> float:
         """Return how long a page should wait for a newer view (s); 0 if it has the newest."""
-        cached = self._made.get(run.key)
+        cached = self._views.get(run.key)
         if cached is None or cached.version == (id(run.run), run.last_batch, run.state):
             return 0.0
         return max(0.05, cached.due_at - self.clock())

@@ -139,7 +139,7 @@ class StoredRuns:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = [folder.resolve() for folder in folders]
-        self._known: dict[Path, StoredWatch] = {}
+        self._watches: dict[Path, StoredWatch] = {}
         for folder in self._folders:
             self._take(find_runs(folder))
         self._looked_at = time.monotonic()
@@ -152,9 +152,9 @@ class StoredRuns:
             for folder in self._folders:
                 with contextlib.suppress(StateError):  # it went; what was read stays
                     self._take(find_runs(folder))
-        return list(self._known.values())
+        return list(self._watches.values())
 
     def _take(self, checkpoints: Sequence[Path]) -> None:
         for checkpoint in checkpoints:
-            if checkpoint not in self._known:
-                self._known[checkpoint] = StoredWatch(checkpoint)
+            if checkpoint not in self._watches:
+                self._watches[checkpoint] = StoredWatch(checkpoint)
