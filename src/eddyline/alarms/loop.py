@@ -137,7 +137,7 @@ class AlarmLoop(Choice):
 
     def __init__(self, options: AlarmOptions, program: AlarmProgram) -> None:
         self.options = options
-        self._known = AlarmProfile()
+        self._profile = AlarmProfile()
         self.seen = AlarmConditions()
         """What the log of plans knows situations by."""
         self.n_newest = 0
@@ -173,8 +173,8 @@ class AlarmLoop(Choice):
             text: state for text, state in self._states.items() if text in self._templates
         }
         names = {*self._bases}
-        profile = self._known
-        self._known = replace(
+        profile = self._profile
+        self._profile = replace(
             profile,
             values={name: sketch for name, sketch in profile.values.items() if name in names},
             coefs={name: histogram for name, histogram in profile.coefs.items() if name in names},
@@ -201,13 +201,13 @@ class AlarmLoop(Choice):
         # In the first batch much is compiled and loaded, which no later one has to do.
         share = 0.0 if self._n_steps == FIRST + 1 else FRESH
         if self.seen.step(self._templates, self._bases, fresh):
-            self._known = self._known.without_values()
+            self._profile = self._profile.without_values()
             for state in self._states.values():
                 state.begin()
         # Where no values were sampled, those that are known stay as fresh as they are.
-        older = self._known.decayed(FRESH) if fresh.values else self._known
-        older = replace(older, costs=aged(self._known.costs, share))
-        self._known = older.merged(replace(fresh, templates={}, outcomes={}))
+        older = self._profile.decayed(FRESH) if fresh.values else self._profile
+        older = replace(older, costs=aged(self._profile.costs, share))
+        self._profile = older.merged(replace(fresh, templates={}, outcomes={}))
         for text in self._costly:
             if text in fresh.templates:
                 entries += self._ordered(text, fresh, batch_id)
@@ -248,7 +248,7 @@ class AlarmLoop(Choice):
         """Return what the fixed plans of templates would cost a segment (ns)."""
         prices = {}
         for text in self._costly:
-            shares = shares_of(self._templates[text], self._bases, self._known.values)
+            shares = shares_of(self._templates[text], self._bases, self._profile.values)
             if shares is None:
                 continue
             plans = fixed_plans(self._templates[text])
@@ -269,9 +269,9 @@ class AlarmLoop(Choice):
     def _shared(self, text: str, batch_id: int) -> list[JournalEntry]:
         """Let a template be solved in the way that is estimated to cost least."""
         state, template = self._state(text), self._templates[text]
-        shares = shares_of(template, self._bases, self._known.values)
-        state.expected = share_held(template, self._bases, self._known.coefs)
-        if shares is None or self._known.n_rows < MIN_ROWS or self._n_steps <= FIRST:
+        shares = shares_of(template, self._bases, self._profile.values)
+        state.expected = share_held(template, self._bases, self._profile.coefs)
+        if shares is None or self._profile.n_rows < MIN_ROWS or self._n_steps <= FIRST:
             return []
         if state.plan.sharing not in state.accuracy and state.since > FIRST:
             # What it took is known by now, and so how far an estimate would have been off.
@@ -313,8 +313,8 @@ class AlarmLoop(Choice):
         )
 
     def _estimate(self, text: str, plan: TemplatePlan, shares: Shares) -> Estimate:
-        n_rows = self._known.n_rows / max(self._known.n_blocks, 1)
-        return cost_of(self._templates[text], plan, shares, self._known.costs, n_rows)
+        n_rows = self._profile.n_rows / max(self._profile.n_blocks, 1)
+        return cost_of(self._templates[text], plan, shares, self._profile.costs, n_rows)
 
     def _state(self, text: str) -> State:
         if text not in self._states:
@@ -378,7 +378,7 @@ class AlarmLoop(Choice):
         best = {}
         for text in self._costly:
             state = self._states[text]
-            shares = shares_of(self._templates[text], self._bases, self._known.values)
+            shares = shares_of(self._templates[text], self._bases, self._profile.values)
             way = _cheapest(self._costs(text, shares)) if shares else state.plan.sharing
             best[text] = replace(state.plan, sharing=way)
         return Advice(self._plain(best)) if best else None
@@ -506,7 +506,7 @@ class AlarmLoop(Choice):
 
     def snapshot(self) -> Learned:
         """Return the learned state."""
-        profile, states = self._known, {text: self._states[text] for text in self._costly}
+        profile, states = self._profile, {text: self._states[text] for text in self._costly}
         templates = {
             text: SavedTemplate(
                 plain(state.plan, self._templates[text]),
@@ -534,7 +534,7 @@ class AlarmLoop(Choice):
         profile, templates = _learned_of(state)
         if not self.is_adaptive:
             return
-        self._known, self._saved = profile, templates
+        self._profile, self._saved = profile, templates
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
         self._states = {}
         for text in [*templates]:
@@ -656,7 +656,7 @@ def share_held(
     if len(sampled) < len(histograms):
         return None
 
-    def of(alarm: int) -> Estimate:
+    def estimate_of(alarm: int) -> Estimate:
         def leaf(comparison: Comparison) -> tuple[Estimate, Times]:
             (slot,) = slots_in(comparison)
             constant = float(template.constants[alarm, slot])
@@ -668,7 +668,7 @@ def share_held(
 
     order = np.lexsort(template.constants.T[::-1])
     places = np.unique(np.linspace(0, len(order) - 1, MOST_ALARMS).round().astype(int))
-    estimates = [of(int(order[place])) for place in places]
+    estimates = [estimate_of(int(order[place])) for place in places]
     return Estimate(
         *(
             float(np.mean([getattr(estimate, name) for estimate in estimates]))

@@ -123,19 +123,19 @@ class Basis:
         self._segments, self._expression, self._tally = segments, expression, tally
         self._is_known = np.zeros(len(segments), np.bool_)
         self._knows_all = False
-        self._found: Bounds | None = None
+        self._bounds_on_all: Bounds | None = None
 
     def on(self, rows: Indices) -> Bounds:
         """Return it on all segments, of which only ``rows`` and those before are computed."""
-        if self._found is not None and (self._knows_all or not len(rows)):
-            return self._found
+        if self._bounds_on_all is not None and (self._knows_all or not len(rows)):
+            return self._bounds_on_all
         asked = np.zeros(len(self._segments), np.bool_)
         asked[rows] = True
         missing = np.flatnonzero(asked & ~self._is_known)
-        if len(missing) or self._found is None:
+        if len(missing) or self._bounds_on_all is None:
             self._compute(missing)
-        assert self._found is not None
-        return self._found
+        assert self._bounds_on_all is not None
+        return self._bounds_on_all
 
     def _compute(self, missing: Indices) -> None:
         segments = self._segments
@@ -146,13 +146,13 @@ class Basis:
             part = segments if is_all else segments.take(missing)
             (bounds,) = bounds_of(part, [self._expression])
         if is_all:
-            self._found = bounds
+            self._bounds_on_all = bounds
         else:
-            if self._found is None:
+            if self._bounds_on_all is None:
                 n, size = len(segments), bounds.coefs.shape[1]
                 coefs, (sizes, low, high) = np.empty((n, size)), np.empty((3, n))
-                self._found = Bounds(coefs, sizes, low, high)
-            for whole, values in zip(self._found.arrays, bounds.arrays, strict=True):
+                self._bounds_on_all = Bounds(coefs, sizes, low, high)
+            for whole, values in zip(self._bounds_on_all.arrays, bounds.arrays, strict=True):
                 whole[missing] = values
         self._is_known[missing] = True
         self._knows_all = is_all
@@ -214,13 +214,13 @@ def states(
         rows: the segments, ``[m]``.
     """
 
-    def of(condition: Condition) -> States:
+    def states_of(condition: Condition) -> States:
         if isinstance(condition, Comparison):
             return state_of(template, slots_in(condition)[0], bounds, alarms, rows)
         least_or_most = np.minimum if isinstance(condition, And) else np.maximum
-        return reduce(least_or_most, map(of, condition.parts))
+        return reduce(least_or_most, map(states_of, condition.parts))
 
-    return of(template.condition)
+    return states_of(template.condition)
 
 
 def state_of(

@@ -156,8 +156,8 @@ def shares_of(
         else:
             loosest.append(float(sketch.any(op, ends).max()))
     conjuncts = [conjunct.condition for conjunct in template.conjuncts]
-    own_any = np.stack([_of(condition, any_) for condition in conjuncts], axis=1)
-    own_whole = np.stack([_of(condition, whole) for condition in conjuncts], axis=1)
+    own_any = np.stack([_share_of(condition, any_) for condition in conjuncts], axis=1)
+    own_whole = np.stack([_share_of(condition, whole) for condition in conjuncts], axis=1)
     parts, sure, remaining = [], [], {*range(len(conjuncts))}
     place_of = {slots_in(condition)[0]: number for number, condition in enumerate(conjuncts)}
     for up, down in bands(template, template.condition):
@@ -174,17 +174,20 @@ def shares_of(
         np.stack(parts, axis=1),
         np.stack(sure, axis=1),
         np.array(
-            [float(_of(condition, [np.array([x]) for x in loosest])[0]) for condition in conjuncts]
+            [
+                float(_share_of(condition, [np.array([x]) for x in loosest])[0])
+                for condition in conjuncts
+            ]
         ),
         np.array([float(len(slots_in(condition))) for condition in conjuncts]),
     )
 
 
-def _of(condition: Condition, leaves: Sequence[Floats]) -> Floats:
+def _share_of(condition: Condition, leaves: Sequence[Floats]) -> Floats:
     """Return how often a condition holds whose comparisons know nothing of each other."""
     if isinstance(condition, Comparison):
         return leaves[slots_in(condition)[0]]
-    parts = np.stack([_of(part, leaves) for part in condition.parts])
+    parts = np.stack([_share_of(part, leaves) for part in condition.parts])
     is_and = isinstance(condition, And)
     share: Floats = parts.prod(axis=0) if is_and else np.minimum(parts.sum(axis=0), 1.0)
     return share

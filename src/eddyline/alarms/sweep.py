@@ -140,7 +140,7 @@ class Sweep:
 
     def _covered(self, template: Template, order: Sequence[Condition]) -> Iterator[Found]:
         """Yield where alarms hold, looked for on the segments that no cover leaves out."""
-        rows = self._left(template, order, self._every)
+        rows = self._covered_rows(template, order, self._every)
         if not len(rows):
             return
         if are_most(rows, self._segments):
@@ -191,14 +191,16 @@ class Sweep:
             for constants in self._listed(template, alarms[part], up):
                 yield constants, float(widths[part].max())
 
-    def _left(self, template: Template, order: Sequence[Condition], rows: Indices) -> Indices:
+    def _covered_rows(
+        self, template: Template, order: Sequence[Condition], rows: Indices
+    ) -> Indices:
         """Return the segments that the covers of some conjuncts leave, one after the other."""
         for conjunct in order:
             if len(rows):
                 for slot in slots_in(conjunct):
                     self._bases[template.bases[slot]].on(rows)
                 with self._tally.on(TESTS, len(rows)):
-                    rows = rows[covered(template, conjunct, rows, self._known)]
+                    rows = rows[covered(template, conjunct, rows, self._known_bounds)]
         return rows
 
     def _union(self, template: Template, order: Sequence[Condition]) -> Iterator[Found]:
@@ -212,7 +214,7 @@ class Sweep:
         for rows in every:
             is_met[rows] = True
         is_left = np.zeros(len(self._every), np.bool_)
-        is_left[self._left(template, rest, np.flatnonzero(is_met))] = True
+        is_left[self._covered_rows(template, rest, np.flatnonzero(is_met))] = True
         remaining = (rows[is_left[rows]] for rows in every)
         pairs = ((np.full(len(rows), alarm), rows) for alarm, rows in enumerate(remaining))
         for alarms, rows in _in_large_parts(pairs):
@@ -260,7 +262,10 @@ class Sweep:
             asked = np.flatnonzero(~is_new)
             met = np.ones(len(asked), np.bool_)
             for slot in looked:
-                met &= state_of(template, slot, self._known, alarms[asked], rows[asked]) != MISSED
+                met &= (
+                    state_of(template, slot, self._known_bounds, alarms[asked], rows[asked])
+                    != MISSED
+                )
             is_new[asked] = ~met
             alarms, rows = alarms[is_new], rows[is_new]
         return alarms, rows
@@ -292,7 +297,7 @@ class Sweep:
 
     # -- pairs of a segment and an alarm -------------------------------------------------------
 
-    def _known(self, base: int) -> Bounds:
+    def _known_bounds(self, base: int) -> Bounds:
         """Return an expression as far as it is known."""
         return self._bases[base].on(self._every[:0])
 
@@ -320,7 +325,7 @@ class Sweep:
         for base in template.bases:
             self._bases[base].on(rows)
         with self._tally.on(PAIRS, len(rows)):
-            outcomes = states(template, self._known, pair_alarms, rows)
+            outcomes = states(template, self._known_bounds, pair_alarms, rows)
             alarms, first, last, open_alarms, rows = sorted_out(
                 outcomes, pair_alarms, rows, self._is_linked, len(template)
             )
@@ -348,7 +353,7 @@ class Sweep:
             return parts[0] if len(parts) == 1 else Found.joined(parts)
 
     def _solved_at_once(self, template: Template, alarms: Indices, rows: Indices) -> Found:
-        bounds = [self._known(base) for base in template.bases]
+        bounds = [self._known_bounds(base) for base in template.bases]
         width = max(part.coefs.shape[1] for part in bounds)
         coefs = np.empty((len(bounds), len(rows), width))
         for slot, limits in enumerate(bounds):
@@ -405,15 +410,15 @@ class Sweep:
     def _condition(self, template: Template, alarm: int) -> Condition:
         """Return the condition of the alarm at a place of the template."""
 
-        def of(part: Condition) -> Condition:
+        def with_constants(part: Condition) -> Condition:
             if not isinstance(part, Comparison):
-                return replace(part, parts=tuple(map(of, part.parts)))
+                return replace(part, parts=tuple(map(with_constants, part.parts)))
             (slot,) = slots_in(part)
             constant = Number(float(template.constants[alarm, slot]))
             base = self._program.bases[template.bases[slot]]
             return Comparison(difference(base, constant), part.op)
 
-        return of(template.condition)
+        return with_constants(template.condition)
 
 
 def _count(template: Template, counts: Mapping[int, Counts], looked: Looked) -> Ints:
