@@ -131,7 +131,7 @@ class RuleChoice(Choice):
         self.may_be_stated = may_be_stated
         self._matched = (0, 0)
         """Rows that the matcher has evaluated, and the time that took it (ns)."""
-        self.sharing = self._made(None) if plan is None else plan
+        self.sharing = self._best_plan(None) if plan is None else plan
         """The plan in force."""
         self._window: deque[SharingProfile] = deque()
         self._n_old = 0  # parts of the window from before the plan was made
@@ -365,7 +365,7 @@ class RuleChoice(Choice):
         evidence = {"why": why, **self._way_costs().evidence}
         return [JournalEntry(batch_id, COMPONENT, "sharing", None, str(self.sharing), evidence)]
 
-    def _made(self, profile: SharingProfile | None) -> SharingPlan:
+    def _best_plan(self, profile: SharingProfile | None) -> SharingPlan:
         """Return the best plan by a profile, or by guesses."""
         before = None if profile is None else self.sharing
         orders = () if before is None else before.python_orders
@@ -392,7 +392,7 @@ class RuleChoice(Choice):
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
         with self._budget.spending():
             before, profile = self.sharing, self.profile
-            plan = self._made(profile)
+            plan = self._best_plan(profile)
         self._put(plan)
         self.is_settling = evidence["why"] != SETTLED
         entries = _order_entries(self.program, before, self.sharing, evidence["why"], batch_id)
@@ -458,7 +458,7 @@ class RuleConditions:
             self.why_not = f"rates of {n:,} literals would be kept for each situation"
             return
         columns, column_of = np.unique(_columns_of(program), return_inverse=True)
-        self._of = column_of
+        self._column_of = column_of
         self.names = (
             *(f"rows that tests of {column} select together" for column in columns.tolist()),
             *(f"rows that a test of {column} selects" for column in columns.tolist()),
@@ -471,8 +471,8 @@ class RuleConditions:
             return
         n = float(fresh.n_sampled)
         rates = np.minimum(counted_rates(self.program, fresh), 1.0)
-        sums = np.bincount(self._of, rates)
-        means = sums / np.bincount(self._of)
+        sums = np.bincount(self._column_of, rates)
+        means = sums / np.bincount(self._column_of)
         shares = np.concatenate([np.minimum(sums, 1.0), means, rates])
         self.known.step(self.names, shares, np.full(len(shares), n), n)
 
