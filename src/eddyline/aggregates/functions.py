@@ -63,7 +63,7 @@ class AggregateFunction:
             time: SQL of the event time (µs).
             number: the type in which averages are taken; see ``number_type``.
         """
-        placeholders = self._given(arguments)
+        placeholders = self._placeholders(arguments)
         return tuple(
             part.lift.format(t=time, number=number, **placeholders) for part in self.partials
         )
@@ -75,13 +75,13 @@ class AggregateFunction:
             values: SQL of what the monoid of each partial gave.
             arguments: SQL of each argument; constants can be read.
         """
-        return self.final.format(*values, **self._given(arguments))
+        return self.final.format(*values, **self._placeholders(arguments))
 
     def reference_of(self, arguments: Sequence[str], *, time: str) -> str:
         """Return Spark's own aggregate over arguments, as SQL."""
-        return self.reference.format(t=time, **self._given(arguments))
+        return self.reference.format(t=time, **self._placeholders(arguments))
 
-    def _given(self, arguments: Sequence[str]) -> dict[str, str]:
+    def _placeholders(self, arguments: Sequence[str]) -> dict[str, str]:
         if self.n_arguments < 0:
             return {"x": joint(arguments), "all": ", ".join(arguments)}
         return dict(zip("xy", arguments, strict=False))
@@ -128,7 +128,9 @@ def function_of(name: str, n_arguments: int, *, is_distinct: bool = False) -> Ag
         names = sorted(known_name for known_name in AGGREGATES if "(" not in known_name)
         raise QueryError(unknown("aggregate function", name, names), name=name, known=names)
     if function is None or not _takes(function, n_arguments):
-        message = f"{name.upper()} does not take {_said(n_arguments, is_distinct=is_distinct)}"
+        message = (
+            f"{name.upper()} does not take {_arguments_text(n_arguments, is_distinct=is_distinct)}"
+        )
         raise QueryError(message, name=name, n_arguments=n_arguments)
     return function
 
@@ -150,7 +152,7 @@ def _takes(function: AggregateFunction, n_arguments: int) -> bool:
     return function.n_arguments == n_arguments or function.n_arguments < 0 < n_arguments
 
 
-def _said(n_arguments: int, *, is_distinct: bool) -> str:
+def _arguments_text(n_arguments: int, *, is_distinct: bool) -> str:
     number = f"{n_arguments} argument{'' if n_arguments == 1 else 's'}"
     return f"DISTINCT and {number}" if is_distinct else number
 

@@ -441,10 +441,10 @@ class DistinctSum(Distinct):
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum of the distinct values of each range, in the widest type of its kind."""
-        elements = Elements.of(self.merge(column, lo, hi), *_each(lo.size))
-        return self._of(_widest(elements.values), elements.lo, elements.hi)
+        elements = Elements.of(self.merge(column, lo, hi), *_single_ranges(lo.size))
+        return self._aggregate(_widest(elements.values), elements.lo, elements.hi)
 
-    def _of(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+    def _aggregate(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         return Sum(ansi=self.ansi).value(values, lo, hi)
 
 
@@ -452,7 +452,7 @@ class DistinctSum(Distinct):
 class DistinctMean(DistinctSum):
     """Averages of distinct numbers."""
 
-    def _of(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+    def _aggregate(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         numbers = values.cast(pa.float64()) if pa.types.is_integer(values.type) else values
         ones = pa.array(np.ones(len(values), np.int64))
         return Mean(ansi=self.ansi).value(
@@ -460,7 +460,7 @@ class DistinctMean(DistinctSum):
         )
 
 
-def _each(n: int) -> tuple[Ints, Ints]:
+def _single_ranges(n: int) -> tuple[Ints, Ints]:
     return np.arange(n), np.arange(1, n + 1)
 
 

@@ -268,9 +268,9 @@ class Lift:
         if self.way == "one":
             return pa.array(np.ones(instants.size, np.int64))
         column = travelled[self.of]
-        return column if self.way == "same" else self._made(whole(column), instants)
+        return column if self.way == "same" else self._lifted(whole(column), instants)
 
-    def _made(self, array: pa.Array, instants: Ints) -> pa.Array:
+    def _lifted(self, array: pa.Array, instants: Ints) -> pa.Array:
         """Return what is made of values."""
         if self.way == "true":
             return pc.fill_null(array, False).cast(pa.int64())

@@ -91,14 +91,14 @@ class UserMonoid(Monoid):
         if not some.size:
             return pa.nulls(lo.size, column.type)
         method = self._by_tree if self.aggregate.inverse is None else self._by_prefixes
-        return _at(method(column, lo[some], hi[some]), some, lo.size)
+        return _with_nulls(method(column, lo[some], hi[some]), some, lo.size)
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the lowered partial of each range."""
         merged = self.merge(column, lo, hi)
         some = np.flatnonzero(is_there(merged))
         lowered = self.aggregate.lower(merged.drop_null())
-        return _at(self._checked(lowered, "lower", some.size, None), some, lo.size)
+        return _with_nulls(self._checked(lowered, "lower", some.size, None), some, lo.size)
 
     def _by_tree(self, array: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Combine blocks of 1, 2, 4, … entries, as the bits of the lengths of ranges say.
@@ -205,7 +205,7 @@ def _put(array: pa.Array, places: Ints, values: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, values]).take(pa.array(chosen))
 
 
-def _at(values: pa.Array, places: Ints, n: int) -> pa.Array:
+def _with_nulls(values: pa.Array, places: Ints, n: int) -> pa.Array:
     """Return n values: these at their places, NULL elsewhere."""
     chosen = np.full(n, -1)
     chosen[places] = np.arange(places.size)
