@@ -142,7 +142,7 @@ class BucketBatch:
 
         Among those that are due there may be some that wait.
         """
-        filled = [each for each in due if len(each)]
+        filled = [rows for rows in due if len(rows)]
         cells = in_order(together(filled), self.until) if filled else None
         if cells is None or not len(cells):
             return None
@@ -166,7 +166,7 @@ class BucketBatch:
         """Return the cells of before and the fresh ones in order; None if there is none."""
         self._n_read += sum(map(len, before))
         parts = [*before, *([] if fresh is None else [fresh])]
-        filled = [each for each in parts if len(each)]
+        filled = [rows for rows in parts if len(rows)]
         return in_order(together(filled)) if filled else None
 
     def table(
@@ -189,24 +189,26 @@ class BucketBatch:
         values = self.plan.values or {name: name for name in wanted}
         if not self.plan.tells_old:
             lo, hi = (np.ascontiguousarray(ranges[:, k]) for k in range(2))
-            found = {
+            results = {
                 name: self.partials[source].value(whole(cells.payload[source]), lo, hi)
                 for name, source in values.items()
             }
-            return pa.table(of_groups(ranges[:, 0], instants) | found)
-        found = {
+            return pa.table(of_groups(ranges[:, 0], instants) | results)
+        results = {
             name: beside.values(self.partials[source], cells.payload[source])
             for name, source in values.items()
         }
         if self.plan.compares:
-            kept = _changed(beside, found, is_there, was_there)
+            kept = _changed(beside, results, is_there, was_there)
             columns = of_groups(ranges[kept, 0], instants[kept])
-            at = pa.array(beside.at[kept])
-            return pa.table(columns | {name: each.take(at) for name, each in found.items()})
+            places = pa.array(beside.at[kept])
+            return pa.table(
+                columns | {name: column.take(places) for name, column in results.items()}
+            )
         columns = of_groups(np.where(is_there, ranges[:, 0], ranges[:, 2]), instants)
-        for name, each in found.items():
-            columns[name] = each.take(pa.array(beside.at))
-            columns[f"{OLD}{name}"] = each.take(pa.array(beside.at - 1))
+        for name, array in results.items():
+            columns[name] = array.take(pa.array(beside.at))
+            columns[f"{OLD}{name}"] = array.take(pa.array(beside.at - 1))
         return pa.table(columns | {IS: pa.array(is_there), WAS: pa.array(was_there)})
 
 
@@ -230,8 +232,8 @@ def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
     if not columns:
         return cells
     same = cells.starts[1:] == cells.starts[:-1]
-    for of in cells.codes.values():
-        same &= of[1:] == of[:-1]
+    for codes in cells.codes.values():
+        same &= codes[1:] == codes[:-1]
     if not same.any():
         return cells
     # Rows that are tied stand behind each other: each group of them is sorted where it is.
@@ -244,7 +246,7 @@ def with_ties(cells: Rows, columns: tuple[str, ...]) -> Rows:
         if pa.types.is_nested(values.type):  # Arrow sorts no lists
             values = pa.array(ranks_of(one_array(values)))
         table = table.append_column(f"tie{number}", values)
-    order = pc.sort_indices(table, sort_keys=[(each, "ascending") for each in table.column_names])
+    order = pc.sort_indices(table, sort_keys=[(key, "ascending") for key in table.column_names])
     places = np.arange(len(cells))
     places[tied] = tied[order.to_numpy()]
     return cells.taken(places)
@@ -267,10 +269,10 @@ def _changed(
     """Return the results that are there, but for those of equal values to the one before."""
     is_changed = is_there & ~was_there
     open_ = np.flatnonzero(is_there & was_there)
-    for each in values.values():
+    for array in values.values():
         if not open_.size:
             break
-        differs = beside.differs(each, open_)
+        differs = beside.differs(array, open_)
         is_changed[open_[differs]] = True
         open_ = open_[~differs]
     return np.flatnonzero(is_changed)
@@ -315,15 +317,15 @@ class Beside:
     @cached_property
     def is_apart(self) -> Mask:
         """Which results have one before that is not the result that stands before them."""
-        found = np.ones(self.ranges.shape[0], np.bool_)
-        found[1:] = (self.ranges[1:, 2:] != self.ranges[:-1, :2]).any(axis=1)
-        return found
+        is_apart = np.ones(self.ranges.shape[0], np.bool_)
+        is_apart[1:] = (self.ranges[1:, 2:] != self.ranges[:-1, :2]).any(axis=1)
+        return is_apart
 
     @cached_property
     def at(self) -> Ints:
         """Where the values of each result are; those of the one before stand before them."""
-        found: Ints = np.arange(self.is_apart.size) + np.cumsum(self.is_apart)
-        return found
+        places: Ints = np.arange(self.is_apart.size) + np.cumsum(self.is_apart)
+        return places
 
     @cached_property
     def every(self) -> tuple[Ints, Ints]:
@@ -346,10 +348,10 @@ class Beside:
             values: of all ranges.
             among: the results that are asked about, by their places.
         """
-        at = self.at[among]
-        if at.size == self.at.size == len(values) - 1:  # of one group: no copies
+        places = self.at[among]
+        if places.size == self.at.size == len(values) - 1:  # of one group: no copies
             return _distinct(values.slice(1), values.slice(0, len(values) - 1))
-        return _distinct(values.take(pa.array(at)), values.take(pa.array(at - 1)))
+        return _distinct(values.take(pa.array(places)), values.take(pa.array(places - 1)))
 
 
 def _distinct(one: pa.Array, other: pa.Array) -> Mask:
@@ -362,8 +364,8 @@ def _distinct(one: pa.Array, other: pa.Array) -> Mask:
     return ~same
 
 
-def _mask(found: pa.Array) -> Mask:
-    filled: Any = pc.fill_null(found, False) if found.null_count else found
+def _mask(flags: pa.Array) -> Mask:
+    filled: Any = pc.fill_null(flags, False) if flags.null_count else flags
     mask: Mask = filled.to_numpy(zero_copy_only=False)
     return mask
 
@@ -394,11 +396,11 @@ def state_of(
         return write_rows(place.files, place.runs, mine, is_sorted=True)
 
     states = part.buckets.values()
-    waiting = [moved(each) for state in states for each in state.waiting]
+    waiting = [moved(file) for state in states for file in state.waiting]
     history = {}
     for kind in sorted({kind for state in states for kind in state.history}):
-        spans = [each for state in states for each in state.history.get(kind, ())]
-        spans.sort(key=lambda each: each.file.first_start)
-        made = [Span(moved(each.cells), moved(each.summary)) for each in spans]
-        history[kind] = tuple(each for each in made if each.files)
-    return BucketState(tuple(each for each in waiting if each is not None), history)
+        spans = [span for state in states for span in state.history.get(kind, ())]
+        spans.sort(key=lambda span: span.file.first_start)
+        copies = [Span(moved(span.cells), moved(span.summary)) for span in spans]
+        history[kind] = tuple(span for span in copies if span.files)
+    return BucketState(tuple(file for file in waiting if file is not None), history)

@@ -129,8 +129,8 @@ def put_together(cells: Rows, firsts: Indices, partials: Mapping[str, Monoid]) -
     if firsts.size == len(cells):
         return cells
     lo, hi = firsts.astype(np.int64), np.append(firsts[1:], len(cells)).astype(np.int64)
-    at = cells.starts[lo]
-    return of_ranges(cells, lo, hi, partials, (at, at))
+    starts = cells.starts[lo]
+    return of_ranges(cells, lo, hi, partials, (starts, starts))
 
 
 def of_ranges(
@@ -143,7 +143,7 @@ def of_ranges(
         else column.take(pa.array(lo))
         for name, column in zip(cells.payload.column_names, cells.payload.columns, strict=True)
     }
-    codes = {key: of[lo] for key, of in cells.codes.items()}
+    codes = {key: values[lo] for key, values in cells.codes.items()}
     payload = pa.table(columns) if columns else cells.payload.slice(0, lo.size)
     return Rows(codes, *span, payload)
 
@@ -159,17 +159,17 @@ def coarser(
         columns: those that are kept.
         partials: see ``merged``.
     """
-    codes = {key - 2 * level: of for key, of in cells.codes.items() if key >= 2 * level}
-    found = Rows(codes, cells.starts, cells.ends, cells.payload.select(columns))
-    return merged(in_order(found), partials) if level else found
+    codes = {key - 2 * level: values for key, values in cells.codes.items() if key >= 2 * level}
+    selected = Rows(codes, cells.starts, cells.ends, cells.payload.select(columns))
+    return merged(in_order(selected), partials) if level else selected
 
 
 def tails(cells: Rows, n: int) -> Rows:
     """Return the last n cells of each group of cells that are in order."""
     bounds = group_bounds(cells)
     sizes = np.diff(bounds)
-    left = np.repeat(bounds[1:], sizes) - np.arange(len(cells))
-    return cells if not (left > n).any() else cells.taken(np.flatnonzero(left <= n))
+    n_from_end = np.repeat(bounds[1:], sizes) - np.arange(len(cells))
+    return cells if not (n_from_end > n).any() else cells.taken(np.flatnonzero(n_from_end <= n))
 
 
 def of_groups(cells: Rows, wanted: Ints) -> Rows:
@@ -195,7 +195,7 @@ def from_instant(cells: Rows, since: int) -> Rows:
 
 def together(parts: Sequence[Rows]) -> Rows:
     """Return the cells of several parts, one or more, behind each other."""
-    filled = [each for each in parts if len(each)] or parts[:1]
+    filled = [part for part in parts if len(part)] or parts[:1]
     return filled[0] if len(filled) == 1 else Rows.together(filled)
 
 
@@ -225,7 +225,7 @@ def with_fresh(before: Sequence[Rows], fresh: Rows) -> tuple[Rows, Ints]:
     Returns:
         The cells; and for each its place among the fresh ones, -1 for one of before.
     """
-    marked = [_marked(each, np.full(len(each), -1)) for each in before if len(each)]
+    marked = [_marked(rows, np.full(len(rows), -1)) for rows in before if len(rows)]
     cells = in_order(together([*marked, _marked(fresh, np.arange(len(fresh)))]))
     places: Ints = cells.payload[FRESH].to_numpy()
     return replace(cells, payload=cells.payload.drop_columns([FRESH])), places
@@ -262,7 +262,7 @@ class Span(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def files(self) -> list[RunFile]:
         """Its files, one or two."""
-        return [each for each in (self.cells, self.summary) if each is not None]
+        return [file for file in (self.cells, self.summary) if file is not None]
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class History:
         self.partials = partials or {}
         self.place = place
         self._can_sum_up = partials is not None and all(
-            each.can_merge for each in partials.values()
+            monoid.can_merge for monoid in partials.values()
         )
 
     def cells(
@@ -327,26 +327,26 @@ class History:
         Raises:
             OSError: they cannot be read.
         """
-        found = [(self._open(file), is_whole) for file, is_whole in self.files(since, common)]
+        parts = [(self._open(file), is_whole) for file, is_whole in self.files(since, common)]
         if new is not None:
             wanted = distinct(new.codes[CODE])
             if with_edges:
-                edges = [self._edge(each, since) for each, is_whole in found if not is_whole]
-                wanted = distinct(np.concatenate([wanted, *(each.codes[CODE] for each in edges)]))
-            found = [(of_groups(each, wanted), is_whole) for each, is_whole in found]
-        return [each if is_whole else self._edge(each, since) for each, is_whole in found]
+                edges = [self._edge(rows, since) for rows, is_whole in parts if not is_whole]
+                wanted = distinct(np.concatenate([wanted, *(edge.codes[CODE] for edge in edges)]))
+            parts = [(of_groups(rows, wanted), is_whole) for rows, is_whole in parts]
+        return [rows if is_whole else self._edge(rows, since) for rows, is_whole in parts]
 
     def files(self, since: int, common: tuple[int, int]) -> tuple[tuple[RunFile, bool], ...]:
         """Return the files that windows need, and which of them are summaries; see ``cells``."""
-        found = []
+        needed = []
         for span in self.spans:
             if self.reach.is_timed and span.file.last_end < since:
                 continue
             is_whole = span.is_within(common)
             file = span.summary if is_whole else span.cells
             assert file is not None
-            found.append((file, is_whole))
-        return tuple(found)
+            needed.append((file, is_whole))
+        return tuple(needed)
 
     def _edge(self, cells: Rows, since: int) -> Rows:
         return cells if self.reach.n_rows >= 0 else from_instant(cells, since)
@@ -364,7 +364,7 @@ class History:
         spans = list(self.spans)
         new = no_cells() if new is None else new
         if self.reach.is_timed:
-            spans = [each for each in spans if each.file.last_end >= horizon]
+            spans = [span for span in spans if span.file.last_end >= horizon]
             new = from_instant(new, horizon)
         kept = self._kept(new)
         if len(kept):
@@ -388,15 +388,15 @@ class History:
 
     def _compacted(self, spans: list[Span]) -> list[Span]:
         """Return the files with some that follow each other as one, where that is due."""
-        files = [each.file for each in spans]
+        files = [span.file for span in spans]
         length = self.reach.length // PIECES if self.reach.is_timed else FOREVER
         due = upkeep_of(files, horizon=ALWAYS, length=length)
         if not due.merge:
             return spans
         first = files.index(due.merge[0])
         cells = self._kept(in_order(together([self._open(file) for file in due.merge])))
-        made = [self._written(cells)] if len(cells) else []
-        return [*spans[:first], *made, *spans[first + FAN_IN :]]
+        joined = [self._written(cells)] if len(cells) else []
+        return [*spans[:first], *joined, *spans[first + FAN_IN :]]
 
     def _open(self, file: RunFile) -> Rows:
         assert self.place is not None

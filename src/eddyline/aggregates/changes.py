@@ -91,8 +91,8 @@ class ChangeBatch(BucketBatch):
         low, common = (since - 1 - length, until - 1 - length) if is_timed else (ALWAYS, ALWAYS)
         new = no_cells() if fresh is None else fresh
         wanted, span = None if self.gives_all else new, (common, since)
-        found = self._history.cells(max(low, ALWAYS), span, wanted, with_edges=is_timed)
-        return self.entries(found, fresh)
+        before = self._history.cells(max(low, ALWAYS), span, wanted, with_edges=is_timed)
+        return self.entries(before, fresh)
 
     @property
     def _history(self) -> History:
@@ -120,7 +120,7 @@ def cut(instants: Ints, n_each: int, most: int) -> list[Ints]:
     [[0, 1], [2, 3], [4]]
     """
     size = max(1, most // max(1, n_each))
-    return [instants[at : at + size] for at in range(0, instants.size, size)]
+    return [instants[place : place + size] for place in range(0, instants.size, size)]
 
 
 MOST_ROWS = 2**22
@@ -185,9 +185,9 @@ class CountBatch(ChangeBatch):
         for part in cut(instants, n_rows // instants.size, MOST_ROWS):
             rooms = _rooms(*map(int, found(part, _rooms(0, 0))))
             found(part, rooms)
-            at, ranges, taken = rooms
-            if at.size:
-                yield self.table(groups.taken(taken), at, ranges)
+            result_instants, ranges, taken = rooms
+            if result_instants.size:
+                yield self.table(groups.taken(taken), result_instants, ranges)
 
 
 def _rooms(n_results: int, n_rows: int) -> tuple[Ints, Ints, Ints]:
@@ -222,9 +222,9 @@ def _grouped(rows: Rows, leaves: Ints) -> tuple[Rows, Ints]:
     # Stable: rows of one group and instant stay as their partition has them, so none leaves first.
     order = np.lexsort((rows.starts[kept], check, code))
     taken = kept[order]
-    found = rows.taken(taken)
+    kept_rows = rows.taken(taken)
     codes = {CODE: code[order], CHECK: check[order]}
-    return Rows(codes, found.starts, found.ends, found.payload), leaves[taken]
+    return Rows(codes, kept_rows.starts, kept_rows.ends, kept_rows.payload), leaves[taken]
 
 
 class StayBatch(ChangeBatch):
@@ -260,12 +260,12 @@ class StayBatch(ChangeBatch):
     def _cells(self, held: InstantTree) -> Rows | None:
         """Return the cells of nodes; None if the rows of each instant are put together."""
         columns = [held.rows.payload[name].type for name in self.partials]
-        if not all(each.commutes for each in self.partials.values()):
+        if not all(monoid.commutes for monoid in self.partials.values()):
             return None
         # Cells round sums of doubles, each in its own way.
         if held.n_held.sum() <= MOST_ROUNDED and any(map(_has_floats, columns)):
             return None
-        strict = {name: replace(each, ansi=True) for name, each in self.partials.items()}
+        strict = {name: replace(monoid, ansi=True) for name, monoid in self.partials.items()}
         # The sum of some rows may not fit into its type, though that of all of them does.
         with suppress(AggregateError):
             return held.cells(strict)
@@ -298,15 +298,15 @@ class StayBatch(ChangeBatch):
 
     @property
     def _history(self) -> History:
-        given = "stays", self.state.history, self.reach, None, self.place
-        return StayHistory(*given, since=self.plan.after - 1)
+        arguments = "stays", self.state.history, self.reach, None, self.place
+        return StayHistory(*arguments, since=self.plan.after - 1)
 
 
 class StayHistory(History):
     """Rows of before that are still there at an instant (µs), which is named ``since``."""
 
-    def __init__(self, *given: Any, since: int) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, since: int) -> None:
+        super().__init__(*arguments)
         self._since = since
 
     def _kept(self, cells: Rows) -> Rows:
@@ -315,8 +315,8 @@ class StayHistory(History):
 
 def last_instants(rows: Rows) -> Ints:
     """Return the last instant at which each row is there (µs)."""
-    found: Ints = whole(rows.payload[LAST]).to_numpy()
-    return found
+    instants: Ints = whole(rows.payload[LAST]).to_numpy()
+    return instants
 
 
 def _there_from(rows: Rows, since: int) -> Rows:
@@ -329,7 +329,7 @@ def _there_from(rows: Rows, since: int) -> Rows:
 
 def _has_floats(kind: pa.DataType) -> bool:
     """Return whether values of a type are floats, or structs with such."""
-    fields = [kind.field(at).type for at in range(kind.num_fields)]
+    fields = [kind.field(number).type for number in range(kind.num_fields)]
     return pa.types.is_floating(kind) or any(map(pa.types.is_floating, fields))
 
 
@@ -377,8 +377,8 @@ class InstantTree:
         group = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
         comes, leaves = np.maximum(rows.starts, since - 1), np.minimum(last, until - 1) + 1
         changes = np.concatenate([comes, leaves])
-        given = np.empty(0, np.int64) if instants is None else instants
-        moments = distinct(np.concatenate([changes, [since - 1], given]))
+        asked_instants = np.empty(0, np.int64) if instants is None else instants
+        moments = distinct(np.concatenate([changes, [since - 1], asked_instants]))
         places = np.tile(group, 2) * moments.size + np.searchsorted(moments, changes)
         groups = np.arange(bounds.size - 1) * moments.size
         before = groups + np.searchsorted(moments, since - 1)
@@ -418,8 +418,8 @@ class InstantTree:
             AggregateError: a sum does not fit into its type.
         """
         rows, (lo, hi) = self.rows.taken(self._taken), (self._bounds[:-1], self._bounds[1:])
-        at = rows.starts[lo]
-        return of_ranges(rows, lo, hi, partials, (at, at))
+        starts = rows.starts[lo]
+        return of_ranges(rows, lo, hi, partials, (starts, starts))
 
     def entries(self, first: int, last: int, cells: Rows | None) -> tuple[Rows, Ints]:
         """Return what is there at instants, and the range of each and of the one before it.
@@ -449,9 +449,9 @@ class InstantTree:
             return places[:0], places[:0]
         levels = np.arange(self._depth + 1)
         nodes = (places + (1 << self._depth))[:, None] >> levels
-        at = np.minimum(np.searchsorted(self._filled, nodes), self._filled.size - 1)
-        instant, level = np.nonzero(self._filled[at] == nodes)
-        return instant, at[instant, level]
+        positions = np.minimum(np.searchsorted(self._filled, nodes), self._filled.size - 1)
+        instant, level = np.nonzero(self._filled[positions] == nodes)
+        return instant, positions[instant, level]
 
 
 def _nodes(begin: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -503,41 +503,43 @@ class RowBatch(BucketBatch):
             return
         partials = {name for frame in self.plan.frames for name in frame.partials.monoids}
         kept = [name for name in fresh.payload.column_names if name not in partials]
-        found = fresh.payload.select(kept)
+        table = fresh.payload.select(kept)
         for frame in self.plan.frames:
             for name, values in self._values(frame, fresh).items():
-                found = found.append_column(name, values)
-        yield found
+                table = table.append_column(name, values)
+        yield table
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:
         """Return the files of rows that frames of later rows reach back to."""
-        found: dict[str, tuple[Span, ...]] = {}
+        spans: dict[str, tuple[Span, ...]] = {}
         for kind in KINDS:
-            if frames := [each for each in self.plan.frames if kind_of(each) == kind]:
+            if frames := [frame for frame in self.plan.frames if kind_of(frame) == kind]:
                 history = self._history(kind, frames)
-                own = None if fresh is None else _with_only(fresh, list(history.partials))
+                rows = None if fresh is None else _with_only(fresh, list(history.partials))
                 horizon = self.plan.after - history.reach.length if kind == "range" else ALWAYS
-                found |= history.after(own, horizon)
-        return found
+                spans |= history.after(rows, horizon)
+        return spans
 
     def _history(self, kind: str, frames: Sequence[Frame]) -> History:
         """Return the rows of before that the frames of a kind need."""
-        reaches = [reach_of(each) for each in frames]
-        longest = max(reaches, key=lambda each: (each.length, each.n_rows))
-        partials = {name: made for each in frames for name, made in each.partials.made.items()}
+        reaches = [reach_of(frame) for frame in frames]
+        longest = max(reaches, key=lambda reach: (reach.length, reach.n_rows))
+        partials = {
+            name: monoid for frame in frames for name, monoid in frame.partials.made.items()
+        }
         return self.history(kind, longest, partials)
 
     def _values(self, frame: Frame, fresh: Rows) -> dict[str, pa.Array]:
         """Return the values of a frame for each row."""
         reach, kind = reach_of(frame), kind_of(frame)
-        frames = [each for each in self.plan.frames if kind_of(each) == kind]
+        frames = [other for other in self.plan.frames if kind_of(other) == kind]
         is_timed = kind == "range"
         first, last = int(fresh.starts.min()), int(fresh.starts.max())
         since = first - reach.length if is_timed else ALWAYS
         common = (last - reach.length if is_timed else ALWAYS, first)
         before = self._history(kind, frames).cells(max(since, ALWAYS), common, fresh)
         names = list(frame.partials.monoids)
-        kept = [_with_only(each, names) for each in before]
+        kept = [_with_only(rows, names) for rows in before]
         cells, places = with_fresh(kept, _with_only(fresh, names))
         self._n_read += len(cells) - len(fresh)
         ranges = np.empty((len(fresh), 2), np.int64)
@@ -545,10 +547,10 @@ class RowBatch(BucketBatch):
         n_rows = -1 if counts is None else counts.rows
         row_ranges(cells.starts, group_bounds(cells), places >= 0, length, n_rows, ranges)
         lo, hi = np.ascontiguousarray(ranges[:, 0]), np.ascontiguousarray(ranges[:, 1])
-        made = frame.partials.made
+        monoids = frame.partials.made
         columns = {name: whole(cells.payload[name]) for name in names}
         return {
-            name: made[source].value(columns[source], lo, hi)
+            name: monoids[source].value(columns[source], lo, hi)
             for name, source in frame.values.items()
         }
 

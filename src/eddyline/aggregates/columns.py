@@ -31,8 +31,8 @@ def is_there(array: pa.Array) -> Mask:
     """Return which entries are not NULL."""
     if not array.null_count:
         return np.ones(len(array), np.bool_)
-    found: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False)
-    return found
+    mask: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def plain(array: pa.Array, dtype: DTypeLike) -> NDArray[Any]:
@@ -77,17 +77,18 @@ def settled(array: pa.Array) -> pa.Array:
     kind = array.type
     if not pa.types.is_struct(kind):
         return array
-    fields = [kind.field(at) for at in range(kind.num_fields)]
-    columns = [array.field(at) for at in range(kind.num_fields)]
+    fields = [kind.field(number) for number in range(kind.num_fields)]
+    columns = [array.field(number) for number in range(kind.num_fields)]
     if not any(
-        each.null_count and not field.nullable for each, field in zip(columns, fields, strict=True)
+        column.null_count and not field.nullable
+        for column, field in zip(columns, fields, strict=True)
     ):
         return array
-    made = [
-        settled(each) if field.nullable else _without_null(each)
-        for each, field in zip(columns, fields, strict=True)
+    parts = [
+        settled(column) if field.nullable else _without_null(column)
+        for column, field in zip(columns, fields, strict=True)
     ]
-    return pa.StructArray.from_arrays(made, fields=fields, mask=pc.is_null(array))
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=pc.is_null(array))
 
 
 def _without_null(array: pa.Array) -> pa.Array:
@@ -96,8 +97,8 @@ def _without_null(array: pa.Array) -> pa.Array:
     if not array.null_count:
         return array
     if pa.types.is_struct(kind):
-        fields = [kind.field(at) for at in range(kind.num_fields)]
-        columns = [_without_null(array.field(at)) for at in range(kind.num_fields)]
+        fields = [kind.field(number) for number in range(kind.num_fields)]
+        columns = [_without_null(array.field(number)) for number in range(kind.num_fields)]
         return pa.StructArray.from_arrays(columns, fields=fields)
     if pa.types.is_list(kind):
         return pa.ListArray.from_arrays(array.offsets.fill_null(0), array.values, type=kind)
@@ -111,8 +112,8 @@ def counts_of(there: Mask, lo: Ints, hi: Ints) -> Ints:
         sizes: Ints = hi - lo
         return sizes
     before = starts_of(there)
-    found: Ints = before[hi] - before[lo]
-    return found
+    counts: Ints = before[hi] - before[lo]
+    return counts
 
 
 _MAGNITUDE = np.int64(2**63 - 1)
@@ -181,7 +182,9 @@ def ranks_of(array: pa.Array, *, is_exact: bool = True) -> Ints:
     elif is_bytes(kind):
         ranks = _text_ranks(array)
     elif pa.types.is_struct(kind):
-        fields = [ranks_of(array.field(at), is_exact=is_exact) for at in range(kind.num_fields)]
+        fields = [
+            ranks_of(array.field(number), is_exact=is_exact) for number in range(kind.num_fields)
+        ]
         ranks = _dense(*reversed(fields)) if fields else np.zeros(len(array), np.int64)
     elif any(test(kind) for test in _LISTS):
         ranks = _list_ranks(array, is_exact=is_exact)
@@ -234,8 +237,8 @@ def _list_ranks(array: pa.Array, *, is_exact: bool) -> Ints:
     firsts = np.cumsum(sizes) - sizes
     ranks = np.zeros(len(array), np.int64)
     for place in range(int(sizes.max(initial=0))):
-        own = np.zeros(len(array), np.int64)
+        column = np.zeros(len(array), np.int64)
         has = sizes > place
-        own[has] = elements[firsts[has] + place]
-        ranks = _dense(own, ranks)
+        column[has] = elements[firsts[has] + place]
+        ranks = _dense(column, ranks)
     return ranks

@@ -78,8 +78,8 @@ def is_passed(op: int, order: int) -> bool:
 def is_met(program: Ints, seen: Ints, stack: Ints) -> bool:
     """Return what a boolean condition in postfix order says of the rules that were seen."""
     top = 0
-    for at in range(program.size):
-        code = program[at]
+    for place in range(program.size):
+        code = program[place]
         if code >= 0:
             stack[top] = 1 if seen[code] > 0 else 0
             top += 1
@@ -132,9 +132,9 @@ def ranked(matches: Ints, rank: int) -> float:
     """Return the number of a rank, from 1, among those of matches."""
     numbers = np.empty(matches.shape[0], np.float64)
     n = 0
-    for at in range(matches.shape[0]):
-        if matches[at, HAS_NUMBER]:
-            numbers[n] = number_of(matches[at])
+    for row in range(matches.shape[0]):
+        if matches[row, HAS_NUMBER]:
+            numbers[n] = number_of(matches[row])
             n += 1
     return float(np.sort(numbers[:n])[rank - 1])
 
@@ -287,9 +287,16 @@ def correlated(
     n_alerts = 0
     for group in range(bounds.size - 1):
         begin, end = bounds[group], bounds[group + 1]
-        at = places[begin]
-        kind, length, n_rules = facts[at, KIND], facts[at, LENGTH], facts[at, RULES]
-        asked, program = tests[at, : facts[at, TESTS]], programs[at, : facts[at, PROGRAM]]
+        correlation = places[begin]
+        kind, length, n_rules = (
+            facts[correlation, KIND],
+            facts[correlation, LENGTH],
+            facts[correlation, RULES],
+        )
+        asked, program = (
+            tests[correlation, : facts[correlation, TESTS]],
+            programs[correlation, : facts[correlation, PROGRAM]],
+        )
         latest[:, :] = LOWEST
         seen[:], sums[:], below[:, :] = 0, 0, 0
         lo, first = begin, begin
@@ -306,7 +313,7 @@ def correlated(
             if kind == ORDERED:
                 prolonged(latest, n_rules, mask, instant)
             if is_new[first]:
-                rank = max(1, (facts[at, RANK] * sums[NUMBERS] + 99) // 100)
+                rank = max(1, (facts[correlation, RANK] * sums[NUMBERS] + 99) // 100)
                 n, start = hi - lo, starts[lo]
                 count, start = counted(kind, n, start, since, n_rules, seen, sums, latest)
                 holds = holds_now(kind, asked, program, count, rank, seen, stack, sums, below)

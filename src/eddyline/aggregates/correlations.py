@@ -63,22 +63,26 @@ class Facts:
     @classmethod
     def of(cls, correlations: tuple[tuple[int, Correlation], ...]) -> Facts:
         """Return the facts of correlations by their places."""
-        every = [each for _, each in correlations]
+        every = [correlation for _, correlation in correlations]
         ops = list(TESTS)
-        tests = np.zeros((len(every), max(len(each.tests) for each in every), 2), np.int64)
-        programs = np.zeros((len(every), max(len(each.program) for each in every)), np.int64)
+        tests = np.zeros(
+            (len(every), max(len(correlation.tests) for correlation in every), 2), np.int64
+        )
+        programs = np.zeros(
+            (len(every), max(len(correlation.program) for correlation in every)), np.int64
+        )
         facts = np.zeros((len(every), 6), np.int64)
-        for row, each in enumerate(every):
-            for at, (op, number) in enumerate(each.tests):
-                tests[row, at] = ops.index(op), number
-            programs[row, : len(each.program)] = each.program
+        for row, correlation in enumerate(every):
+            for column, (op, number) in enumerate(correlation.tests):
+                tests[row, column] = ops.index(op), number
+            programs[row, : len(correlation.program)] = correlation.program
             facts[row] = (
-                KINDS.index(each.kind),
-                each.length,
-                len(each.references),
-                each.percentile,
-                len(each.tests),
-                len(each.program),
+                KINDS.index(correlation.kind),
+                correlation.length,
+                len(correlation.references),
+                correlation.percentile,
+                len(correlation.tests),
+                len(correlation.program),
             )
         rows = {place: row for row, (place, _) in enumerate(correlations)}
         return cls(rows, facts, tests, programs)
@@ -95,7 +99,7 @@ class CorrelationBatch(BucketBatch):
         super().__init__(plan, place, state, bucket)
         self.ties = (CARRIED,)
         self._facts = Facts.of(plan.correlations)
-        self._lengths = sorted({each.length for _, each in plan.correlations})
+        self._lengths = sorted({correlation.length for _, correlation in plan.correlations})
         self._answered: dict[int, Rows] = {}
         """What later instants need of the matches that are answered now, by timespan (µs)."""
 
@@ -104,10 +108,10 @@ class CorrelationBatch(BucketBatch):
         mine = None
         if arrived is not None:
             places = pa.array([place for place, _ in self.plan.correlations], pa.int32())
-            own = pc.is_in(whole(arrived.payload[PLACE]), places)
-            is_mine = own.to_numpy(zero_copy_only=False)
+            flags = pc.is_in(whole(arrived.payload[PLACE]), places)
+            is_mine = flags.to_numpy(zero_copy_only=False)
             if not is_mine.all():
-                yield arrived.payload.filter(pc.invert(own))
+                yield arrived.payload.filter(pc.invert(flags))
             mine = arrived.taken(np.flatnonzero(is_mine))
             payload = mine.payload.drop_columns([EVENT, ALERT])
             mine = replace(mine, payload=payload) if len(mine) else None
@@ -125,11 +129,11 @@ class CorrelationBatch(BucketBatch):
 
     def history_after(self, fresh: Rows | None) -> dict[str, tuple[Span, ...]]:  # noqa: ARG002
         """Return the files of matches that timespans of later instants reach back to."""
-        found: dict[str, tuple[Span, ...]] = {}
+        files: dict[str, tuple[Span, ...]] = {}
         for length in self._lengths:
-            own, horizon = self._answered.get(length), max(self.plan.after - length, ALWAYS)
-            found |= self._history(length).after(own, horizon)
-        return found
+            answered, horizon = self._answered.get(length), max(self.plan.after - length, ALWAYS)
+            files |= self._history(length).after(answered, horizon)
+        return files
 
     # -- parts ----------------------------------------------------------------------------------
 
@@ -142,25 +146,25 @@ class CorrelationBatch(BucketBatch):
         table = np.zeros(max(self._facts.rows) + 1, np.int64)
         for place, row in self._facts.rows.items():
             table[place] = row
-        found: Ints = table[whole(matches.payload[PLACE]).to_numpy()]
-        return found
+        rows: Ints = table[whole(matches.payload[PLACE]).to_numpy()]
+        return rows
 
     def _alerts(self, fresh: Rows, length: int) -> pa.Table:
         """Return the alerts of correlations of one timespan."""
         since = int(fresh.starts.min()) - length
         before = self._history(length).cells(since, (ALWAYS, ALWAYS), fresh)
         self._n_read += sum(map(len, before))
-        own = _with_held(fresh, np.zeros(len(fresh), np.bool_))
-        cells, at = with_fresh(before, own)
-        is_new = at >= 0
+        matches = _with_held(fresh, np.zeros(len(fresh), np.bool_))
+        cells, places = with_fresh(before, matches)
+        is_new = places >= 0
         held, alerts, values = self._correlated(cells, is_new)
-        answers = np.empty(len(own), np.bool_)
-        answers[at[is_new]] = held[is_new]
+        answers = np.empty(len(matches), np.bool_)
+        answers[places[is_new]] = held[is_new]
         self._answered[length] = _with_held(fresh, answers)
-        chosen = fresh.payload.take(pa.array(at[alerts[:, LAST]]))
+        chosen = fresh.payload.take(pa.array(places[alerts[:, LAST]]))
         facts = [pa.array(alerts[:, START]), pa.array(alerts[:, EVENTS]), pa.array(values)]
-        told = pa.StructArray.from_arrays(facts, ["first", "events", "value"])
-        return chosen.append_column(ALERT, told)
+        alert_facts = pa.StructArray.from_arrays(facts, ["first", "events", "value"])
+        return chosen.append_column(ALERT, alert_facts)
 
     def _correlated(self, cells: Rows, is_new: Mask) -> tuple[Mask, Ints, Floats]:
         """Return whether correlations held at the matches, and the alerts with their values."""
@@ -195,10 +199,10 @@ def _numbers_of(cells: Rows) -> tuple[Ints, int]:
     """Return matches as the kernel reads them, and the number of codes of values."""
     texts = whole(cells.payload[TEXT]).dictionary_encode()
     wholes, parts = whole(cells.payload[WHOLE]), whole(cells.payload[FRACTION])
-    found = np.empty((len(cells), 5), np.int64)
-    found[:, 0] = pc.fill_null(wholes, 0)
-    found[:, 1] = pc.fill_null(parts, 0)
-    found[:, 2] = is_there(wholes)
-    found[:, 3] = pc.fill_null(texts.indices, -1)
-    found[:, 4] = whole(cells.payload[MASK])
-    return found, len(texts.dictionary)
+    numbers = np.empty((len(cells), 5), np.int64)
+    numbers[:, 0] = pc.fill_null(wholes, 0)
+    numbers[:, 1] = pc.fill_null(parts, 0)
+    numbers[:, 2] = is_there(wholes)
+    numbers[:, 3] = pc.fill_null(texts.indices, -1)
+    numbers[:, 4] = whole(cells.payload[MASK])
+    return numbers, len(texts.dictionary)

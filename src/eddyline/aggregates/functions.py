@@ -63,8 +63,10 @@ class AggregateFunction:
             time: SQL of the event time (µs).
             number: the type in which averages are taken; see ``number_type``.
         """
-        given = self._given(arguments)
-        return tuple(each.lift.format(t=time, number=number, **given) for each in self.partials)
+        placeholders = self._placeholders(arguments)
+        return tuple(
+            part.lift.format(t=time, number=number, **placeholders) for part in self.partials
+        )
 
     def final_of(self, values: Sequence[str], arguments: Sequence[str]) -> str:
         """Return the SQL of the value.
@@ -73,13 +75,13 @@ class AggregateFunction:
             values: SQL of what the monoid of each partial gave.
             arguments: SQL of each argument; constants can be read.
         """
-        return self.final.format(*values, **self._given(arguments))
+        return self.final.format(*values, **self._placeholders(arguments))
 
     def reference_of(self, arguments: Sequence[str], *, time: str) -> str:
         """Return Spark's own aggregate over arguments, as SQL."""
-        return self.reference.format(t=time, **self._given(arguments))
+        return self.reference.format(t=time, **self._placeholders(arguments))
 
-    def _given(self, arguments: Sequence[str]) -> dict[str, str]:
+    def _placeholders(self, arguments: Sequence[str]) -> dict[str, str]:
         if self.n_arguments < 0:
             return {"x": joint(arguments), "all": ", ".join(arguments)}
         return dict(zip("xy", arguments, strict=False))
@@ -102,7 +104,7 @@ def joint(arguments: Sequence[str]) -> str:
     """
     if len(arguments) == 1:
         return arguments[0]
-    are_there = " AND ".join(f"{each} IS NOT NULL" for each in arguments)
+    are_there = " AND ".join(f"{argument} IS NOT NULL" for argument in arguments)
     return f"CASE WHEN {are_there} THEN struct({', '.join(arguments)}) END"
 
 
@@ -123,10 +125,12 @@ def function_of(name: str, n_arguments: int, *, is_distinct: bool = False) -> Ag
         suffix = IGNORING
     function = AGGREGATES.get(plain + suffix)
     if function is None and plain not in AGGREGATES:
-        known = sorted(each for each in AGGREGATES if "(" not in each)
-        raise QueryError(unknown("aggregate function", name, known), name=name, known=known)
+        names = sorted(known_name for known_name in AGGREGATES if "(" not in known_name)
+        raise QueryError(unknown("aggregate function", name, names), name=name, known=names)
     if function is None or not _takes(function, n_arguments):
-        message = f"{name.upper()} does not take {_said(n_arguments, is_distinct=is_distinct)}"
+        message = (
+            f"{name.upper()} does not take {_arguments_text(n_arguments, is_distinct=is_distinct)}"
+        )
         raise QueryError(message, name=name, n_arguments=n_arguments)
     return function
 
@@ -148,7 +152,7 @@ def _takes(function: AggregateFunction, n_arguments: int) -> bool:
     return function.n_arguments == n_arguments or function.n_arguments < 0 < n_arguments
 
 
-def _said(n_arguments: int, *, is_distinct: bool) -> str:
+def _arguments_text(n_arguments: int, *, is_distinct: bool) -> str:
     number = f"{n_arguments} argument{'' if n_arguments == 1 else 's'}"
     return f"DISTINCT and {number}" if is_distinct else number
 
@@ -262,8 +266,8 @@ AGGREGATES: dict[str, AggregateFunction] = {
     "any_value": _FIRST,
     "last": _LAST,
     "last_value": _LAST,
-    **{f"{each}{IGNORING}": _FIRST_VALUE for each in ("first", "first_value", "any_value")},
-    **{f"{each}{IGNORING}": _LAST_VALUE for each in ("last", "last_value")},
+    **{f"{name}{IGNORING}": _FIRST_VALUE for name in ("first", "first_value", "any_value")},
+    **{f"{name}{IGNORING}": _LAST_VALUE for name in ("last", "last_value")},
     "bool_and": _EVERY,
     "every": _EVERY,
     "bool_or": _SOME,

@@ -1,4 +1,4 @@
-"""Keeps the plan of an aggregate good: where rows become cells, and where cells are answered.
+"""The choice of where rows become cells, and where cells are answered.
 
 *Early*, a task makes one cell of the rows of a group and slice that it reads, and cells are
 shuffled; this pays if they are fewer than rows. *Late*, rows are shuffled and then made cells,
@@ -190,8 +190,8 @@ class AggregateLoop(OneOfFew):
         starting = starting if "driver" in self.plans else 0.0
         if plan == "late":
             return 1.0 + REDUCED + starting
-        made = REDUCED + n_cells * (1.0 + REDUCED)
-        return made + (n_handled if plan == "driver" else starting)
+        early_cost = REDUCED + n_cells * (1.0 + REDUCED)
+        return early_cost + (n_handled if plan == "driver" else starting)
 
     def take(self, plan: str, evidence: Any) -> None:  # noqa: ARG002 - the newest batch says it
         """Put a plan in force, and forget the batches of before."""

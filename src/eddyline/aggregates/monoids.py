@@ -130,7 +130,7 @@ class Sum(Monoid):
 
     def _decimals(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         there, bound = is_there(column), 10**column.type.precision
-        low, high = (np.where(there, each, 0) for each in limbs(column))
+        low, high = (np.where(there, limb, 0) for limb in limbs(column))
         sums = whole_sums(low, high, lo, hi)
         is_right = are_within(*sums, np.uint64(bound & _WORD), np.uint64(bound >> 64))
         if self.ansi:
@@ -177,12 +177,12 @@ class Mean(Monoid):
         sums, numbers = column.field(0), column.field(1)
         is_spoiled = there & ~is_there(sums) & (pc.fill_null(numbers, 0).to_numpy() > 0)
         if not there.all():
-            sums, numbers = (pc.if_else(pa.array(there), each, None) for each in (sums, numbers))
+            sums, numbers = (pc.if_else(pa.array(there), array, None) for array in (sums, numbers))
         total = Sum(ansi=self.ansi).merge(sums, lo, hi)
         if is_spoiled.any():
             total = pc.if_else(pa.array(counts_of(is_spoiled, lo, hi) > 0), None, total)
         n = Sum().merge(numbers, lo, hi)
-        fields = [column.type.field(at) for at in range(2)]
+        fields = [column.type.field(number) for number in range(2)]
         return settled(pa.StructArray.from_arrays([total, n], fields=fields, mask=pc.is_null(n)))
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
@@ -226,9 +226,9 @@ def _small_ratio(sums: pa.Array, n: pa.Array, digits: int) -> pa.Array | None:
     if is_wide or not np.all((whole > -_SMALL // factor) & (whole < _SMALL // factor)):
         return None
     quotients = (2 * factor * np.abs(whole) + numbers) // (2 * numbers)
-    found = np.where(whole < 0, -quotients, quotients)
+    rounded = np.where(whole < 0, -quotients, quotients)
     kind = pa.decimal128(_MOST_DIGITS, digits)
-    return from_limbs(found.view(np.uint64), found >> 63, kind, there)
+    return from_limbs(rounded.view(np.uint64), rounded >> 63, kind, there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,16 +244,16 @@ class Moments(Monoid):
 
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the moments of each range."""
-        fields = [column.field(at) for at in range(column.type.num_fields)]
-        cells = np.column_stack([_numbers(each) for each in fields])
+        fields = [column.field(number) for number in range(column.type.num_fields)]
+        cells = np.column_stack([_numbers(array) for array in fields])
         cells[~is_there(column), 0] = 0.0
-        found = moments(cells, lo, hi)
-        there = found[:, 0] > 0
+        totals = moments(cells, lo, hi)
+        there = totals[:, 0] > 0
         columns = [
-            pa.array(np.ascontiguousarray(found[:, at]), mask=~there).cast(each.type)
-            for at, each in enumerate(fields)
+            pa.array(np.ascontiguousarray(totals[:, number]), mask=~there).cast(array.type)
+            for number, array in enumerate(fields)
         ]
-        parts = [column.type.field(at) for at in range(len(fields))]
+        parts = [column.type.field(number) for number in range(len(fields))]
         return settled(pa.StructArray.from_arrays(columns, fields=parts, mask=pa.array(~there)))
 
 
@@ -335,10 +335,10 @@ class Timely(Extreme):
 
     def of_places(self, places: Ints, begin: Ints, end: Ints) -> Ints:
         """Return the first or last of the places from begin to end."""
-        found = np.full(begin.size, -1)
+        chosen = np.full(begin.size, -1)
         some = begin < end
-        found[some] = places[end[some] - 1 if self.is_greatest else begin[some]]
-        return found
+        chosen[some] = places[end[some] - 1 if self.is_greatest else begin[some]]
+        return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,10 +441,10 @@ class DistinctSum(Distinct):
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum of the distinct values of each range, in the widest type of its kind."""
-        elements = Elements.of(self.merge(column, lo, hi), *_each(lo.size))
-        return self._of(_widest(elements.values), elements.lo, elements.hi)
+        elements = Elements.of(self.merge(column, lo, hi), *_single_ranges(lo.size))
+        return self._aggregate(_widest(elements.values), elements.lo, elements.hi)
 
-    def _of(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+    def _aggregate(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         return Sum(ansi=self.ansi).value(values, lo, hi)
 
 
@@ -452,7 +452,7 @@ class DistinctSum(Distinct):
 class DistinctMean(DistinctSum):
     """Averages of distinct numbers."""
 
-    def _of(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
+    def _aggregate(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         numbers = values.cast(pa.float64()) if pa.types.is_integer(values.type) else values
         ones = pa.array(np.ones(len(values), np.int64))
         return Mean(ansi=self.ansi).value(
@@ -460,7 +460,7 @@ class DistinctMean(DistinctSum):
         )
 
 
-def _each(n: int) -> tuple[Ints, Ints]:
+def _single_ranges(n: int) -> tuple[Ints, Ints]:
     return np.arange(n), np.arange(1, n + 1)
 
 
@@ -521,10 +521,10 @@ class Quantile(Monoid):
         places = np.empty(order.size, np.int64)
         places[order] = np.arange(order.size)
         fractions = wanted.to_numpy(zero_copy_only=False).astype(np.float64)
-        found = places_of_ranks(np.where(there, places, -1), fractions, lo, hi)
-        some = found >= 0
-        found[some] = order[found[some]]
-        return taken(values, found)
+        positions = places_of_ranks(np.where(there, places, -1), fractions, lo, hi)
+        some = positions >= 0
+        positions[some] = order[positions[some]]
+        return taken(values, positions)
 
 
 LG_K = 12

@@ -38,8 +38,8 @@ def whole_sums(low: Words, high: Ints, lo: Ints, hi: Ints) -> tuple[Words, Ints,
     highs, tops = np.empty(lo.size, np.int64), np.empty(lo.size, np.int64)
     left, right = np.int64(0), np.int64(0)
     first, second, third = _NONE, _NONE, np.int64(0)
-    for each in range(lo.size):
-        start, stop = lo[each], hi[each]
+    for index in range(lo.size):
+        start, stop = lo[index], hi[index]
         if start >= right:  # nothing in common with the range before
             left = right = start
             first, second, third = _NONE, _NONE, np.int64(0)
@@ -60,7 +60,7 @@ def whole_sums(low: Words, high: Ints, lo: Ints, hi: Ints) -> tuple[Words, Ints,
             third -= (high[left] >> _SIGN) + np.int64(second < upper) + np.int64(middle < borrow)
             second = middle - borrow
             left += 1
-        lows[each], highs[each], tops[each] = first, np.int64(second), third
+        lows[index], highs[index], tops[index] = first, np.int64(second), third
     return lows, highs, tops
 
 
@@ -69,9 +69,9 @@ def are_within(
     low: Words, high: Ints, top: Ints, bound_low: np.uint64, bound_high: np.uint64
 ) -> Mask:
     """Return which numbers of three words are less than a bound, whatever their sign."""
-    found = np.empty(low.size, np.bool_)
-    for each in range(low.size):
-        first, second, third = low[each], np.uint64(high[each]), top[each]
+    is_within = np.empty(low.size, np.bool_)
+    for index in range(low.size):
+        first, second, third = low[index], np.uint64(high[index]), top[index]
         if third < 0:
             first, second, third = ~first, ~second, ~third
             first = first + _ONE
@@ -79,19 +79,19 @@ def are_within(
                 second = second + _ONE
                 third += np.int64(second == _NONE)
         is_less = second < bound_high or (second == bound_high and first < bound_low)
-        found[each] = third == 0 and is_less
-    return found
+        is_within[index] = third == 0 and is_less
+    return is_within
 
 
 @compiled
 def float_sums(values: Floats, lo: Ints, hi: Ints) -> Floats:
     """Return the sums of numbers over ranges."""
-    found = np.empty(lo.size, np.float64)
+    totals = np.empty(lo.size, np.float64)
     sums, lost = np.empty(values.size, np.float64), np.empty(values.size, np.float64)
     middle, right = np.int64(0), np.int64(0)
     back, back_lost = 0.0, 0.0
-    for each in range(lo.size):
-        start, stop = lo[each], hi[each]
+    for index in range(lo.size):
+        start, stop = lo[index], hi[index]
         if start >= middle:
             middle = right = stop
             back, back_lost = 0.0, 0.0
@@ -105,8 +105,8 @@ def float_sums(values: Floats, lo: Ints, hi: Ints) -> Floats:
         total, error = back, back_lost
         if start < middle:
             total, error = plus(sums[start], lost[start], total, error)
-        found[each] = total + error
-    return found
+        totals[index] = total + error
+    return totals
 
 
 @compiled
@@ -127,11 +127,11 @@ def moments(cells: Floats, lo: Ints, hi: Ints) -> Floats:
     Columns: number, mean, squares; or number, mean of x and of y, products, squares of x and of y.
     Products and squares are sums of those of deviations.
     """
-    found, ahead = np.empty((lo.size, cells.shape[1])), np.empty_like(cells)
+    totals, ahead = np.empty((lo.size, cells.shape[1])), np.empty_like(cells)
     middle, right = np.int64(0), np.int64(0)
     back = np.zeros(cells.shape[1])
-    for each in range(lo.size):
-        start, stop = lo[each], hi[each]
+    for index in range(lo.size):
+        start, stop = lo[index], hi[index]
         if start >= middle:
             middle = right = stop
             back[:] = 0.0
@@ -142,10 +142,10 @@ def moments(cells: Floats, lo: Ints, hi: Ints) -> Floats:
         while right < stop:
             join_moments(cells[right], back)
             right += 1
-        found[each] = back
+        totals[index] = back
         if start < middle:
-            join_moments(ahead[start], found[each])
-    return found
+            join_moments(ahead[start], totals[index])
+    return totals
 
 
 @compiled
@@ -179,13 +179,13 @@ _HEAD = 8
 @compiled
 def least_words(keys: Ints, there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return the position of the least key in each range, -1 where nothing is there."""
-    found = np.empty(lo.size, np.int64)
+    least = np.empty(lo.size, np.int64)
     queue = np.empty(keys.size, np.int64)
     head, tail, right = 0, 0, np.int64(0)
-    for each in range(lo.size):
-        start = lo[each]
+    for index in range(lo.size):
+        start = lo[index]
         right = max(right, start)
-        while right < hi[each]:
+        while right < hi[index]:
             if there[right]:
                 key = keys[right]
                 while tail > head and keys[queue[tail - 1]] > key:
@@ -195,21 +195,21 @@ def least_words(keys: Ints, there: Mask, lo: Ints, hi: Ints) -> Ints:
             right += 1
         while head < tail and queue[head] < start:
             head += 1
-        found[each] = queue[head] if head < tail else -1
-    return found
+        least[index] = queue[head] if head < tail else -1
+    return least
 
 
 @compiled
 def least_bytes(data: Bytes, offsets: Ints, sign: int, there: Mask, lo: Ints, hi: Ints) -> Ints:
     """Return the same for bytes; the greatest if the sign is -1."""
     heads = heads_of(data, offsets)
-    found = np.empty(lo.size, np.int64)
+    least = np.empty(lo.size, np.int64)
     queue = np.empty(there.size, np.int64)
     head, tail, right = 0, 0, np.int64(0)
-    for each in range(lo.size):
-        start = lo[each]
+    for index in range(lo.size):
+        start = lo[index]
         right = max(right, start)
-        while right < hi[each]:
+        while right < hi[index]:
             if there[right]:
                 while tail > head and (
                     sign * compared(queue[tail - 1], right, heads, data, offsets) > 0
@@ -220,22 +220,22 @@ def least_bytes(data: Bytes, offsets: Ints, sign: int, there: Mask, lo: Ints, hi
             right += 1
         while head < tail and queue[head] < start:
             head += 1
-        found[each] = queue[head] if head < tail else -1
-    return found
+        least[index] = queue[head] if head < tail else -1
+    return least
 
 
 @compiled
 def heads_of(data: Bytes, offsets: Ints) -> Words:
     """Return the first bytes of each text as a number that sorts as they do."""
-    found = np.zeros(offsets.size - 1, np.uint64)
-    for each in range(found.size):
-        first = offsets[each]
-        length = min(offsets[each + 1] - first, _HEAD)
+    heads = np.zeros(offsets.size - 1, np.uint64)
+    for index in range(heads.size):
+        first = offsets[index]
+        length = min(offsets[index + 1] - first, _HEAD)
         number = np.uint64(0)
-        for at in range(length):
-            number |= np.uint64(data[first + at]) << np.uint64(8 * (_HEAD - 1 - at))
-        found[each] = number
-    return found
+        for place in range(length):
+            number |= np.uint64(data[first + place]) << np.uint64(8 * (_HEAD - 1 - place))
+        heads[index] = number
+    return heads
 
 
 @compiled
@@ -245,9 +245,9 @@ def compared(one: np.int64, other: np.int64, heads: Words, data: Bytes, offsets:
         return -1 if heads[one] < heads[other] else 1
     first, second = offsets[one], offsets[other]
     size, size_other = offsets[one + 1] - first, offsets[other + 1] - second
-    for at in range(_HEAD, min(size, size_other)):
-        if data[first + at] != data[second + at]:
-            return -1 if data[first + at] < data[second + at] else 1
+    for place in range(_HEAD, min(size, size_other)):
+        if data[first + place] != data[second + place]:
+            return -1 if data[first + place] < data[second + place] else 1
     if size == size_other:
         return 0
     return -1 if size < size_other else 1
@@ -256,29 +256,29 @@ def compared(one: np.int64, other: np.int64, heads: Words, data: Bytes, offsets:
 @compiled
 def before_of(codes: Ints, n_codes: int) -> Ints:
     """Return where the code of each place was last before it, -1 if it was not."""
-    found, last = np.empty(codes.size, np.int64), np.full(n_codes, -1, np.int64)
+    before, last = np.empty(codes.size, np.int64), np.full(n_codes, -1, np.int64)
     for place in range(codes.size):
-        found[place] = last[codes[place]]
+        before[place] = last[codes[place]]
         last[codes[place]] = place
-    return found
+    return before
 
 
 @compiled
 def distinct_counts(codes: Ints, n_codes: int, lo: Ints, hi: Ints) -> Ints:
     """Return how many distinct codes each range has."""
-    found, counts = np.empty(lo.size, np.int64), np.zeros(n_codes, np.int64)
+    numbers, counts = np.empty(lo.size, np.int64), np.zeros(n_codes, np.int64)
     left, right, n_distinct = np.int64(0), np.int64(0), 0
-    for each in range(lo.size):
-        while right < hi[each]:
+    for index in range(lo.size):
+        while right < hi[index]:
             n_distinct += counts[codes[right]] == 0
             counts[codes[right]] += 1
             right += 1
-        while left < lo[each]:
+        while left < lo[index]:
             counts[codes[left]] -= 1
             n_distinct -= counts[codes[left]] == 0
             left += 1
-        found[each] = n_distinct
-    return found
+        numbers[index] = n_distinct
+    return numbers
 
 
 @compiled
@@ -295,13 +295,13 @@ def places_of_ranks(places: Ints, wanted: Floats, lo: Ints, hi: Ints) -> Ints:
         lo: first entry of each range.
         hi: the one behind the last.
     """
-    found, counts = np.empty(lo.size, np.int64), np.zeros(places.size + 1, np.int64)
+    positions, counts = np.empty(lo.size, np.int64), np.zeros(places.size + 1, np.int64)
     top = np.int64(1)
     while 2 * top <= places.size:
         top *= 2
     left, right, n, last = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
-    for each in range(lo.size):
-        start, stop = lo[each], hi[each]
+    for index in range(lo.size):
+        start, stop = lo[index], hi[index]
         if start >= right:  # nothing in common with the range before
             while left < right:
                 n -= _moved(places[left], -1, counts)
@@ -315,11 +315,11 @@ def places_of_ranks(places: Ints, wanted: Floats, lo: Ints, hi: Ints) -> Ints:
         while left < start:
             n -= _moved(places[left], -1, counts)
             left += 1
-        found[each] = -1
+        positions[index] = -1
         if n:
             rank = min(max(np.int64(np.ceil(wanted[last] * n)), np.int64(1)), n)
-            found[each] = _place_of(rank, top, counts)
-    return found
+            positions[index] = _place_of(rank, top, counts)
+    return positions
 
 
 @compiled
@@ -327,20 +327,20 @@ def _moved(place: np.int64, by: int, counts: Ints) -> int:
     """Count a place in or out, and return whether it counts."""
     if place < 0:
         return 0
-    at = place + 1
-    while at < counts.size:
-        counts[at] += by
-        at += at & -at
+    node = place + 1
+    while node < counts.size:
+        counts[node] += by
+        node += node & -node
     return 1
 
 
 @compiled
 def _place_of(rank: np.int64, top: np.int64, counts: Ints) -> np.int64:
     """Return the place of the entry of a rank (from 1 on)."""
-    at, step, rest = np.int64(0), top, rank
+    node, step, rest = np.int64(0), top, rank
     while step > 0:
-        if at + step < counts.size and counts[at + step] < rest:
-            at += step
-            rest -= counts[at]
+        if node + step < counts.size and counts[node + step] < rest:
+            node += step
+            rest -= counts[node]
         step //= 2
-    return at
+    return node

@@ -70,8 +70,8 @@ class Partials:
     def made(self) -> dict[str, Monoid]:
         """The monoid of each column."""
         return {
-            name: replace(MONOIDS[each] if isinstance(each, str) else each, ansi=self.ansi)
-            for name, each in self.monoids.items()
+            name: replace(MONOIDS[monoid] if isinstance(monoid, str) else monoid, ansi=self.ansi)
+            for name, monoid in self.monoids.items()
         }
 
 
@@ -146,7 +146,7 @@ class AggregatePlan:
     @property
     def users(self) -> dict[str, UserMonoid]:
         """The monoids of users' aggregates, by column."""
-        every = (self.partials, *(each.partials for each in self.frames))
+        every = (self.partials, *(frame.partials for frame in self.frames))
         return {
             name: monoid
             for partials in every
@@ -171,7 +171,7 @@ class BucketState(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     @property
     def files(self) -> list[RunFile]:
         """All files."""
-        kept = [file for spans in self.history.values() for each in spans for file in each.files]
+        kept = [file for spans in self.history.values() for span in spans for file in span.files]
         return [*self.waiting, *kept]
 
 
@@ -184,7 +184,7 @@ class AggregatePart(Struct, frozen=True, forbid_unknown_fields=True):
 
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
-        names = {file.name for each in self.buckets.values() for file in each.files}
+        names = {file.name for state in self.buckets.values() for file in state.files}
         return StatePart.of(self, sorted(names))
 
 
@@ -267,10 +267,10 @@ class Lift:
         """
         if self.way == "one":
             return pa.array(np.ones(instants.size, np.int64))
-        given = travelled[self.of]
-        return given if self.way == "same" else self._made(whole(given), instants)
+        column = travelled[self.of]
+        return column if self.way == "same" else self._lifted(whole(column), instants)
 
-    def _made(self, array: pa.Array, instants: Ints) -> pa.Array:
+    def _lifted(self, array: pa.Array, instants: Ints) -> pa.Array:
         """Return what is made of values."""
         if self.way == "true":
             return pc.fill_null(array, False).cast(pa.int64())
@@ -292,7 +292,7 @@ def lifted(
     travelled: pa.Table, instants: Ints, lifts: Mapping[str, Lift]
 ) -> dict[str, pa.Array | pa.ChunkedArray]:
     """Return the columns of rows, by name; see ``Lift``."""
-    return {name: each.column(travelled, instants) for name, each in lifts.items()}
+    return {name: lift.column(travelled, instants) for name, lift in lifts.items()}
 
 
 def _present(array: pa.Array) -> pa.Array:

@@ -143,14 +143,14 @@ def held_rows(  # noqa: C901, PLR0912, PLR0915 - one walk over instants
     held = np.empty(n_most, np.int64)
     for group in range(bounds.size - 1):
         begin, end = bounds[group], bounds[group + 1]
-        come, left, n_held, step = begin, begin, 0, 0
+        come, leave, n_held, step = begin, begin, 0, 0
         while come < end and starts[come] < since:
             if leaves[come] >= since:
                 held[n_held] = come
                 n_held += 1
             come += 1
-        while left < end and leaves[leaving[left]] < since:
-            left += 1
+        while leave < end and leaves[leaving[leave]] < since:
+            leave += 1
         old_lo = n_rows
         if has_room:
             rows[n_rows : n_rows + n_held] = held[:n_held]
@@ -165,14 +165,14 @@ def held_rows(  # noqa: C901, PLR0912, PLR0915 - one walk over instants
             else:
                 if come < end:
                     instant = min(instant, starts[come])
-                if left < end:
-                    instant = min(instant, leaves[leaving[left]])
+                if leave < end:
+                    instant = min(instant, leaves[leaving[leave]])
             if instant >= until:
                 break
             n_stay = 0
-            for each in range(n_held):
-                if leaves[held[each]] > instant:
-                    held[n_stay] = held[each]
+            for place in range(n_held):
+                if leaves[held[place]] > instant:
+                    held[n_stay] = held[place]
                     n_stay += 1
             n_held = n_stay
             while come < end and starts[come] <= instant:
@@ -180,8 +180,8 @@ def held_rows(  # noqa: C901, PLR0912, PLR0915 - one walk over instants
                     held[n_held] = come
                     n_held += 1
                 come += 1
-            while left < end and leaves[leaving[left]] <= instant:
-                left += 1
+            while leave < end and leaves[leaving[leave]] <= instant:
+                leave += 1
             lo = n_rows
             if has_room:
                 rows[n_rows : n_rows + n_held] = held[:n_held]
@@ -269,12 +269,12 @@ def group_order(codes: Any, checks: Any, starts: Any, order: Any, bounds: Any) -
     n_cells = 0
     for row in range(n_rows):
         place = np.uint64(codes[row]) ^ (np.uint64(starts[row]) * np.uint64(0x9E3779B97F4A7C15))
-        at = np.int64((place ^ (place >> np.uint64(32))) & np.uint64(size - 1))
+        slot = np.int64((place ^ (place >> np.uint64(32))) & np.uint64(size - 1))
         while True:
-            cell = slots[at] - 1
+            cell = slots[slot] - 1
             if cell < 0:
                 cell = n_cells
-                slots[at], firsts[cell], bounds[cell] = cell + 1, row, 0
+                slots[slot], firsts[cell], bounds[cell] = cell + 1, row, 0
                 n_cells += 1
                 break
             first = firsts[cell]
@@ -284,7 +284,7 @@ def group_order(codes: Any, checks: Any, starts: Any, order: Any, bounds: Any) -
                 and starts[first] == starts[row]
             ):
                 break
-            at = (at + 1) & (size - 1)
+            slot = (slot + 1) & (size - 1)
         cells[row] = cell
         bounds[cell] += 1
     place_of = 0

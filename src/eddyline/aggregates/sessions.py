@@ -57,7 +57,9 @@ class SessionBatch(BucketBatch):
 
     def answers(self, arrived: Rows | None) -> Iterator[pa.Table]:
         """Yield the sessions that end, and keep those that are open."""
-        since, until = (earlier(each, self.gap) for each in (self.plan.before, self.plan.after))
+        since, until = (
+            earlier(instant, self.gap) for instant in (self.plan.before, self.plan.after)
+        )
         sessions = OpenSessions(self.place, self.state.waiting, since)
         new = no_cells() if arrived is None else arrived
         codes = distinct(new.codes[CODE])
@@ -71,8 +73,8 @@ class SessionBatch(BucketBatch):
             is_open = lasts >= until
             if not is_open.all():
                 done, ends = np.column_stack([lo, hi] * 2)[~is_open], lasts[~is_open] + self.gap
-                found = self.table(cells, ends, done)
-                yield found.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
+                results = self.table(cells, ends, done)
+                yield results.append_column(FIRST, pa.array(cells.starts[done[:, 0]]))
             lo, hi, lasts = lo[is_open], hi[is_open], lasts[is_open]
             changed = of_ranges(cells, lo, hi, self.partials, (cells.starts[lo], lasts))
         self.after = BucketState(sessions.after(until, changed))
@@ -97,16 +99,16 @@ class OpenSessions:
     def __init__(self, place: StatePlace | None, files: Sequence[RunFile], since: int) -> None:
         self.place = place
         self.since = since
-        self.files = [_File(place, each) for each in files] if place is not None else []
+        self.files = [_File(place, file) for file in files] if place is not None else []
 
     def of_codes(self, codes: Ints) -> list[Rows]:
         """Return the open sessions of the groups of some codes, which ascend."""
-        found = []
+        parts = []
         for file in reversed(self.files):
-            own = of_groups(file.rows, codes)
-            found.append(_from_end(own, self.since))
+            rows = of_groups(file.rows, codes)
+            parts.append(_from_end(rows, self.since))
             codes = codes[~is_in(codes, file.codes)]
-        return found
+        return parts
 
     def ended(self, until: int, but: Ints) -> list[Rows]:
         """Return those whose last row is before an instant (µs), but of the groups of some codes.
@@ -115,14 +117,14 @@ class OpenSessions:
             until: the instant.
             but: the codes, which ascend.
         """
-        found, newer = [], [but]
+        parts, newer = [], [but]
         for file in reversed(self.files):
             places = file.ending(self.since, until)
             for codes in newer:
                 places = places[~is_in(file.codes[places], codes)]
-            found.append(file.rows.taken(places))
+            parts.append(file.rows.taken(places))
             newer.append(file.codes)
-        return found
+        return parts
 
     def after(self, until: int, changed: Rows) -> tuple[RunFile, ...]:
         """Return the files of the sessions that are open with a batch.
@@ -136,14 +138,14 @@ class OpenSessions:
         """
         if self.place is None:
             return ()
-        stay = [each for each in self.files if each.last >= until]
+        stay = [file for file in self.files if file.last >= until]
         if not len(changed):
-            return tuple(each.file for each in stay)
+            return tuple(file.file for file in stay)
         while stay and len(stay[-1].rows) <= FULLER * len(changed):
             older = _from_end(stay.pop().rows, until)
             is_same = ~is_in(older.codes[CODE], changed.codes[CODE])
             changed = in_order(together([older.taken(np.flatnonzero(is_same)), changed]))
-        return (*(each.file for each in stay), self._written(changed))
+        return (*(file.file for file in stay), self._written(changed))
 
     def _written(self, rows: Rows) -> RunFile:
         assert self.place is not None
@@ -181,17 +183,17 @@ class _File:
         return np.sort(self.by_end[low:high])
 
 
-def is_in(values: Ints, known: Ints) -> Mask:
+def is_in(values: Ints, others: Ints) -> Mask:
     """Return which values are among others, which ascend.
 
     >>> is_in(np.array([3, 4, 9]), np.array([1, 3, 3, 7])).tolist()
     [True, False, False]
     """
-    if not known.size:
+    if not others.size:
         return np.zeros(values.size, np.bool_)
-    places = np.minimum(np.searchsorted(known, values), known.size - 1)
-    found: Mask = known[places] == values
-    return found
+    places = np.minimum(np.searchsorted(others, values), others.size - 1)
+    is_there: Mask = others[places] == values
+    return is_there
 
 
 def _from_end(rows: Rows, since: int) -> Rows:

@@ -60,10 +60,10 @@ class Slides:
     def common(cls, windows: Sequence[SlideWindow]) -> Slides:
         """Return slides whose cells are cut at the edges of all of some windows, if not finer."""
         first, *_ = windows
-        parts = [part for each in windows for part in (each.slide, each.length)]
-        parts += [each.origin - first.origin for each in windows]
+        parts = [part for window in windows for part in (window.slide, window.length)]
+        parts += [window.origin - first.origin for window in windows]
         width = math.gcd(*parts)
-        longest = max(each.length for each in windows)
+        longest = max(window.length for window in windows)
         return cls(width, longest, first.origin % width)
 
     def end_from(self, instant: int) -> int:
@@ -123,7 +123,7 @@ class Level:
     @property
     def reach(self) -> Reach:
         """How far back the longest window looks."""
-        return Reach(max(each.window.length for each in self.shares))
+        return Reach(max(share.window.length for share in self.shares))
 
 
 class SlideBatch(BucketBatch):
@@ -144,19 +144,19 @@ class SlideBatch(BucketBatch):
     @cached_property
     def slides(self) -> Slides:
         """The cells, and the longest of the windows."""
-        windows = [each.window for each in self.shares]
+        windows = [share.window for share in self.shares]
         return Slides.common(windows) if self.plan.shares else Slides.of(windows[0])
 
     @cached_property
     def levels(self) -> dict[int, Level]:
         """The levels of groups."""
-        found = {}
-        for number in dict.fromkeys(each.level for each in self.shares):
-            own = tuple(each for each in self.shares if each.level == number)
-            partials = {name: self.partials[name] for each in own for name in each.wanted}
+        levels = {}
+        for number in dict.fromkeys(share.level for share in self.shares):
+            shares = tuple(share for share in self.shares if share.level == number)
+            partials = {name: self.partials[name] for share in shares for name in share.wanted}
             kind = f"range {number}" if self.plan.shares else "range"
-            found[number] = Level(kind, number, own, partials)
-        return found
+            levels[number] = Level(kind, number, shares, partials)
+        return levels
 
     def answered(self, instant: int) -> int:
         """Return the start of the first cell that is not answered when time is at an instant."""
@@ -176,15 +176,15 @@ class SlideBatch(BucketBatch):
                 files = self._history(level).files(due.since, due.common)
                 names = tuple((file.name, is_whole) for file, is_whole in files)
                 alike.setdefault((share.level, names), []).append((due, place))
-        found = []
+        tables = []
         for (number, _), windows in alike.items():
             level = self.levels[number]
             furthest = min((due for due, _ in windows), key=attrgetter("since"))
             before = self._history(level).cells(furthest.since, furthest.common, None)
             cells = self.entries(before, self._cells(level, fresh))
             if cells is not None:
-                found += [self._results_of(place, due, cells) for due, place in windows]
-        filled = [each for each in found if each.num_rows]
+                tables += [self._results_of(place, due, cells) for due, place in windows]
+        filled = [table for table in tables if table.num_rows]
         if filled:
             yield pa.concat_tables(filled, promote_options="default")
 
@@ -226,7 +226,7 @@ class SlideBatch(BucketBatch):
             history, horizon = self._history(level), ALWAYS
             if not history.reach.is_all:
                 horizon = min(
-                    self._first_needed(Slides.of(each.window), after) for each in level.shares
+                    self._first_needed(Slides.of(share.window), after) for share in level.shares
                 )
             kept |= history.after(self._cells(level, fresh), horizon)
         return kept
@@ -266,14 +266,14 @@ class SlideBatch(BucketBatch):
         length = -1 if slides.length == LONGEST else slides.length
         n_instants = (due.last - due.first) // slides.slide + 1
         facts = due.first, n_instants, slides.slide, length, self.plan.tells_old
-        found = self.table(cells, *filled_ranges(slide_ranges, cells, *facts), share)
+        table = self.table(cells, *filled_ranges(slide_ranges, cells, *facts), share)
         if not self.plan.shares:
-            return found
+            return table
         if share.presence:
-            counts = found[share.presence]
-            found = found.filter(pc.greater(pc.fill_null(counts, 0), 0))
+            counts = table[share.presence]
+            table = table.filter(pc.greater(pc.fill_null(counts, 0), 0))
             if share.presence not in share.columns:
-                found = found.drop_columns([share.presence])
-        starts = pc.subtract(found[INSTANT], share.window.length)
-        found = found.append_column(FIRST, starts)
-        return found.append_column(PLACE, pa.array(np.full(found.num_rows, place, np.int32)))
+                table = table.drop_columns([share.presence])
+        starts = pc.subtract(table[INSTANT], share.window.length)
+        table = table.append_column(FIRST, starts)
+        return table.append_column(PLACE, pa.array(np.full(table.num_rows, place, np.int32)))

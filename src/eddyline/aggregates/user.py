@@ -91,14 +91,14 @@ class UserMonoid(Monoid):
         if not some.size:
             return pa.nulls(lo.size, column.type)
         method = self._by_tree if self.aggregate.inverse is None else self._by_prefixes
-        return _at(method(column, lo[some], hi[some]), some, lo.size)
+        return _with_nulls(method(column, lo[some], hi[some]), some, lo.size)
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the lowered partial of each range."""
         merged = self.merge(column, lo, hi)
         some = np.flatnonzero(is_there(merged))
         lowered = self.aggregate.lower(merged.drop_null())
-        return _at(self._checked(lowered, "lower", some.size, None), some, lo.size)
+        return _with_nulls(self._checked(lowered, "lower", some.size, None), some, lo.size)
 
     def _by_tree(self, array: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Combine blocks of 1, 2, 4, … entries, as the bits of the lengths of ranges say.
@@ -106,19 +106,21 @@ class UserMonoid(Monoid):
         A block is made only where a range has all of it: entries of different groups never meet.
         """
         reach, starts = _reach(lo, hi, len(array)), np.arange(len(array))
-        place, at, sizes = starts.copy(), lo.copy(), hi - lo
-        blocks, found = array, pa.nulls(lo.size, array.type)
+        place, positions, sizes = starts.copy(), lo.copy(), hi - lo
+        blocks, totals = array, pa.nulls(lo.size, array.type)
         for level in range(int(sizes.max()).bit_length()):
             taking = np.flatnonzero(sizes >> level & 1)
-            own = blocks.take(pa.array(place[at[taking]]))
-            before = found.take(pa.array(taking))
-            found = _put(found, taking, self._joined(before, own, at[taking] == lo[taking]))
-            at[taking] += 1 << level
+            parts = blocks.take(pa.array(place[positions[taking]]))
+            before = totals.take(pa.array(taking))
+            totals = _put(
+                totals, taking, self._joined(before, parts, positions[taking] == lo[taking])
+            )
+            positions[taking] += 1 << level
             starts = starts[starts + (2 << level) <= reach[starts]]
             pair = (place[starts], place[starts + (1 << level)])
-            blocks = self._combined(*(blocks.take(pa.array(each)) for each in pair))
+            blocks = self._combined(*(blocks.take(pa.array(places)) for places in pair))
             place[starts] = np.arange(starts.size)
-        return found
+        return totals
 
     def _by_prefixes(self, array: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Take away what is before each range from all up to its end, among ranges that overlap."""
@@ -126,13 +128,13 @@ class UserMonoid(Monoid):
         is_first = np.ones(len(array), np.bool_)
         is_first[1:] = reach[:-1] <= np.arange(1, len(array))
         sums = self._prefixes(array, is_first)
-        found = sums.take(pa.array(hi - 1))
+        totals = sums.take(pa.array(hi - 1))
         some = np.flatnonzero(~is_first[lo])
-        rest = found.take(pa.array(some)), sums.take(pa.array(lo[some] - 1))
+        rest = totals.take(pa.array(some)), sums.take(pa.array(lo[some] - 1))
         inverse = self.aggregate.inverse
         if not some.size or inverse is None:
-            return found
-        return _put(found, some, self._checked(inverse(*rest), "inverse", some.size, array.type))
+            return totals
+        return _put(totals, some, self._checked(inverse(*rest), "inverse", some.size, array.type))
 
     def _prefixes(self, array: pa.Array, is_first: Mask) -> pa.Array:
         """Return all entries up to each one combined, from the last first one on.
@@ -144,7 +146,7 @@ class UserMonoid(Monoid):
             return array
         even, odd = np.arange(0, n, 2), np.arange(1, n, 2)
         later, firsts = even[1:], even[: odd.size]
-        one, other, rest = (array.take(pa.array(each)) for each in (firsts, odd, later))
+        one, other, rest = (array.take(pa.array(indexes)) for indexes in (firsts, odd, later))
         pairs = self._joined(one, other, is_first[odd])
         sums = self._prefixes(pairs, is_first[firsts] | is_first[odd])
         between = self._joined(sums[: later.size], rest, is_first[later])
@@ -168,22 +170,26 @@ class UserMonoid(Monoid):
     def _name(self) -> str:
         return f"the aggregate {type(self.aggregate).__name__}"
 
-    def _checked(self, found: object, method: str, n: int, kind: pa.DataType | None) -> pa.Array:
+    def _checked(self, result: object, method: str, n: int, kind: pa.DataType | None) -> pa.Array:
         """Return what a method gave as one array, if it is what it has to be."""
-        said = f"{method} of {self._name}"
-        if not isinstance(found, pa.Array | pa.ChunkedArray):
-            message = f"{said} returns a {type(found).__name__}; it has to return an Arrow array"
+        phrase = f"{method} of {self._name}"
+        if not isinstance(result, pa.Array | pa.ChunkedArray):
+            message = f"{phrase} returns a {type(result).__name__}; it has to return an Arrow array"
             raise PlanError(message, method=method)
-        if len(found) != n:
-            message = f"{said} returns {len(found)} values for {n}; it has to return one for each"
-            raise PlanError(message, method=method, n_values=len(found), expected=n)
-        if kind is not None and found.type != kind:
-            message = f"{said} returns {found.type}, but partials are {kind}; cast what it returns"
-            raise PlanError(message, method=method, type=str(found.type), expected=str(kind))
-        if kind is not None and found.null_count:
-            message = f"{said} returns NULL for partials that are not; NULL stands for no rows"
+        if len(result) != n:
+            message = (
+                f"{phrase} returns {len(result)} values for {n}; it has to return one for each"
+            )
+            raise PlanError(message, method=method, n_values=len(result), expected=n)
+        if kind is not None and result.type != kind:
+            message = (
+                f"{phrase} returns {result.type}, but partials are {kind}; cast what it returns"
+            )
+            raise PlanError(message, method=method, type=str(result.type), expected=str(kind))
+        if kind is not None and result.null_count:
+            message = f"{phrase} returns NULL for partials that are not; NULL stands for no rows"
             raise PlanError(message, method=method)
-        return one_array(found)
+        return one_array(result)
 
 
 def _reach(lo: Ints, hi: Ints, n: int) -> Ints:
@@ -199,7 +205,7 @@ def _put(array: pa.Array, places: Ints, values: pa.Array) -> pa.Array:
     return pa.concat_arrays([array, values]).take(pa.array(chosen))
 
 
-def _at(values: pa.Array, places: Ints, n: int) -> pa.Array:
+def _with_nulls(values: pa.Array, places: Ints, n: int) -> pa.Array:
     """Return n values: these at their places, NULL elsewhere."""
     chosen = np.full(n, -1)
     chosen[places] = np.arange(places.size)

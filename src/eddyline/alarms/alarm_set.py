@@ -90,7 +90,7 @@ class AlarmSet:
     @property
     def info(self) -> dict[str, Mapping[str, Any]]:
         """Facts about each alarm, by its name: its text, title, level and tags."""
-        return {name: {"text": each.text, **each.info} for name, each in self._all().items()}
+        return {name: {"text": source.text, **source.info} for name, source in self._all().items()}
 
     @property
     def text(self) -> str:
@@ -100,7 +100,7 @@ class AlarmSet:
     def now(self) -> tuple[int, dict[str, str]]:
         """Return a number that is another one after each change, and the texts by name."""
         with self._lock:
-            return self._version, {name: each.text for name, each in self._sources.items()}
+            return self._version, {name: source.text for name, source in self._sources.items()}
 
     def add(self, alarms: str | Mapping[str, Given] | AlarmSet, alarm: Given | None = None) -> None:
         """Add alarms: ``add("far", "x > 1000")``, several by their names, or those of another set.
@@ -112,13 +112,13 @@ class AlarmSet:
             QueryError: a name is taken, a text is no condition, or does not fit the segments of a
                 query that asks the set.
         """
-        given = _by_name(alarms, alarm)
+        sources = _by_name(alarms, alarm)
         with self._lock:
-            taken = [each for each in given if each in self._sources]
+            taken = [name for name in sources if name in self._sources]
             if taken:
                 msg = f"alarm {taken[0]!r} exists already; use replace({taken[0]!r}, …)"
                 raise QueryError(msg, alarm=taken[0])
-            self._put(given)
+            self._put(sources)
 
     def replace(
         self, name: str | Mapping[str, Given] | AlarmSet, alarm: Given | None = None
@@ -132,10 +132,10 @@ class AlarmSet:
         Raises:
             QueryError: there is no such alarm, or as for ``add``.
         """
-        given = _by_name(name, alarm)
+        sources = _by_name(name, alarm)
         with self._lock:
-            self._check_known(given)
-            self._put(given)
+            self._check_known(sources)
+            self._put(sources)
 
     def select(self, *names: str, name: str | None = None, **facts: Unpack[Facts]) -> AlarmSet:
         """Return a set of some of the alarms, which from then on is a set of its own.
@@ -152,13 +152,13 @@ class AlarmSet:
             QueryError: nothing is said, there is no such alarm, or none has the tag.
             OptionError: an unknown level.
         """
-        if not names and all(each is None for each in facts.values()):
+        if not names and all(fact is None for fact in facts.values()):
             msg = "select takes names of alarms, level=…, min_level=… or tag=…; got none of them"
             raise QueryError(msg, alarms=self.name)
-        made = AlarmSet(name=self.name if name is None else name)
+        subset = AlarmSet(name=self.name if name is None else name)
         with self._lock:
-            made._put(self._chosen(names, facts))
-        return made
+            subset._put(self._chosen(names, facts))
+        return subset
 
     def remove(self, *names: str, **facts: Unpack[Facts]) -> None:
         """Remove alarms by their names, or by level or tag as ``select`` chooses them.
@@ -169,12 +169,12 @@ class AlarmSet:
             QueryError: there is no such alarm, or none has the tag.
             OptionError: an unknown level.
         """
-        if not names and all(each is None for each in facts.values()):
+        if not names and all(fact is None for fact in facts.values()):
             return
         with self._lock:
             gone = self._chosen(names, facts)
             self._sources = {
-                each: self._sources[each] for each in self._sources if each not in gone
+                name: self._sources[name] for name in self._sources if name not in gone
             }
             self._version += bool(gone)
 
@@ -221,12 +221,12 @@ class AlarmSet:
     def asked_by(self, query: Asking) -> None:
         """Take note of a query that asks the alarms: later ones have to fit it, too."""
         with self._lock:
-            others = [each for each in self._asking if each() not in (None, query)]
+            others = [reference for reference in self._asking if reference() not in (None, query)]
             self._asking = [*others, weakref.ref(query)]
 
     def _queries(self) -> list[Asking]:
         """Return the queries that still are, the one that asked last at the end."""
-        return [query for each in self._asking if (query := each()) is not None]
+        return [query for reference in self._asking if (query := reference()) is not None]
 
     def _asked_last(self) -> Asking:
         if queries := self._queries():
@@ -243,17 +243,19 @@ class AlarmSet:
 
     def _chosen(self, names: tuple[str, ...], facts: Facts) -> dict[str, AlarmSource]:
         self._check_known(names)
-        some = {name: each for name, each in self._sources.items() if not names or name in names}
+        some = {
+            name: source for name, source in self._sources.items() if not names or name in names
+        }
         return chosen(some, facts)
 
-    def _put(self, given: Mapping[str, AlarmSource]) -> None:
-        texts = {name: each.text for name, each in given.items()}
+    def _put(self, sources: Mapping[str, AlarmSource]) -> None:
+        texts = {name: source.text for name, source in sources.items()}
         for name, text in texts.items():
             check_alarm(name, text)
         for query in self._queries():
             query.check(texts)
-        self._sources |= given
-        self._version += bool(given)
+        self._sources |= sources
+        self._version += bool(sources)
 
     def _check_known(self, names: Iterable[str]) -> None:
         for name in names:
@@ -273,15 +275,15 @@ def _by_name(alarms: Any, alarm: Given | None) -> dict[str, AlarmSource]:
         raise QueryError(msg, got=type(alarms).__name__)
     if isinstance(alarms, AlarmSet):
         return alarms._all()
-    given = {alarms: alarm} if isinstance(alarms, str) else alarms
-    if not isinstance(given, Mapping):
+    by_name = {alarms: alarm} if isinstance(alarms, str) else alarms
+    if not isinstance(by_name, Mapping):
         msg = "alarms are texts by their names: add('far', 'x > 1000') or add({'far': 'x > 1000'})"
         raise QueryError(msg, got=type(alarms).__name__)
-    for name in given:
+    for name in by_name:
         if not isinstance(name, str) or not name:
             msg = f"an alarm is named by a text that is not empty, got {name!r}"
             raise QueryError(msg, alarm=name)
-    return {name: source_of(name, each) for name, each in given.items()}
+    return {name: source_of(name, source) for name, source in by_name.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,13 +312,13 @@ class AlarmSource:
     info: Mapping[str, Any]
 
 
-def source_of(name: str, given: Any) -> AlarmSource:
+def source_of(name: str, condition: Any) -> AlarmSource:
     """Return an alarm of its text, or of a rule.
 
     Raises:
         QueryError: it is neither, or a rule whose condition is no text.
     """
-    rule = given if isinstance(given, Rule) else Rule(given)
+    rule = condition if isinstance(condition, Rule) else Rule(condition)
     if not isinstance(rule.condition, str):
         msg = (
             f"alarm {name!r} is a text such as 'x > 1000', or an el.Rule of one: add('far', "
@@ -340,8 +342,8 @@ class Alarm:
     @property
     def definition(self) -> int:
         """A number that tells it from other alarms and from other texts of its name (64 bits)."""
-        said = f"{len(self.name)} {self.name}{self.text}".encode()
-        digest = hashlib.blake2b(said, digest_size=8).digest()
+        content = f"{len(self.name)} {self.name}{self.text}".encode()
+        digest = hashlib.blake2b(content, digest_size=8).digest()
         return int.from_bytes(digest, "little", signed=True)
 
 
@@ -374,7 +376,7 @@ def read_alarm(name: str, text: str, attributes: Collection[str], keys: Collecti
         native, condition = split_condition(text, attributes, keys)
     except QueryError as error:
         raise _named(error, name) from error
-    on_keys = " AND ".join(f"({each})" for each in native) if native else None
+    on_keys = " AND ".join(f"({conjunct})" for conjunct in native) if native else None
     return Alarm(name, text, on_keys, condition)
 
 

@@ -1,9 +1,10 @@
-"""Keeps the plan of alarms good: what each template shares, and the order of its comparisons.
+"""The choice of plans for alarms, at the end of each batch.
 
-``AlarmLoop.step`` takes the profile of a batch and returns journal entries. A template goes from
-one way to another at the end of a batch, if that is estimated to cost less by ``MIN_GAIN``. What it
-then took is noted beside the estimate, and corrects later ones. Plans change freely: alarms keep
-nothing between batches that depends on the plan.
+``AlarmLoop.step`` takes the profile of a batch and returns journal entries. It decides how each
+template is solved, and in which order its comparisons are computed. A template goes from one way to
+another if that is estimated to cost less by ``MIN_GAIN``. What it then took is noted beside the
+estimate, and corrects later ones. Plans change freely: alarms keep nothing between batches that
+depends on the plan.
 
 The loop is the ``Choice`` of the plan: a person or the log of plans sets how templates are solved.
 Below it stand the conditions by which the log knows situations (``AlarmConditions``), the estimate
@@ -136,7 +137,7 @@ class AlarmLoop(Choice):
 
     def __init__(self, options: AlarmOptions, program: AlarmProgram) -> None:
         self.options = options
-        self._known = AlarmProfile()
+        self._profile = AlarmProfile()
         self.seen = AlarmConditions()
         """What the log of plans knows situations by."""
         self.n_newest = 0
@@ -167,22 +168,22 @@ class AlarmLoop(Choice):
     def follow(self, program: AlarmProgram) -> None:
         """Go on with other alarms; what is known of templates that stay is kept."""
         self._bases = tuple(map(str, program.bases))
-        self._templates = {each.text: each for each in program.templates}
+        self._templates = {template.text: template for template in program.templates}
         self._states = {
-            text: each for text, each in self._states.items() if text in self._templates
+            text: state for text, state in self._states.items() if text in self._templates
         }
         names = {*self._bases}
-        known = self._known
-        self._known = replace(
-            known,
-            values={name: each for name, each in known.values.items() if name in names},
-            coefs={name: each for name, each in known.coefs.items() if name in names},
+        profile = self._profile
+        self._profile = replace(
+            profile,
+            values={name: sketch for name, sketch in profile.values.items() if name in names},
+            coefs={name: histogram for name, histogram in profile.coefs.items() if name in names},
         )
 
     @property
     def template_plans(self) -> AlarmPlan:
         """The plans in force by template; one without a plan is covered, and asked as written."""
-        return {text: each.plan for text, each in self._states.items()}
+        return {text: state.plan for text, state in self._states.items()}
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -200,13 +201,13 @@ class AlarmLoop(Choice):
         # In the first batch much is compiled and loaded, which no later one has to do.
         share = 0.0 if self._n_steps == FIRST + 1 else FRESH
         if self.seen.step(self._templates, self._bases, fresh):
-            self._known = self._known.without_values()
+            self._profile = self._profile.without_values()
             for state in self._states.values():
                 state.begin()
         # Where no values were sampled, those that are known stay as fresh as they are.
-        older = self._known.decayed(FRESH) if fresh.values else self._known
-        older = replace(older, costs=aged(self._known.costs, share))
-        self._known = older.merged(replace(fresh, templates={}, outcomes={}))
+        older = self._profile.decayed(FRESH) if fresh.values else self._profile
+        older = replace(older, costs=aged(self._profile.costs, share))
+        self._profile = older.merged(replace(fresh, templates={}, outcomes={}))
         for text in self._costly:
             if text in fresh.templates:
                 entries += self._ordered(text, fresh, batch_id)
@@ -229,10 +230,10 @@ class AlarmLoop(Choice):
         state.ns = ns if state.since <= FIRST else 0.5 * (state.ns + ns)
         state.counts, state.since = counts, state.since + 1
         if state.estimate is not None and state.since > 1:
-            known = state.accuracy.get(counts.sharing, Accuracy())
-            expected = known.corrected(state.estimate).value
+            accuracy = state.accuracy.get(counts.sharing, Accuracy())
+            expected = accuracy.corrected(state.estimate).value
             self.is_surprised |= not 1 / SURPRISE < ns / max(expected, 1e-9) < SURPRISE
-            state.accuracy[counts.sharing] = known.after(state.estimate.value, ns)
+            state.accuracy[counts.sharing] = accuracy.after(state.estimate.value, ns)
         if state.expected is not None:
             n = counts.n_rows * len(self._templates[text])
             state.results = state.results.after(state.expected.value, counts.n_held / n)
@@ -245,14 +246,14 @@ class AlarmLoop(Choice):
 
     def _prices(self) -> dict[str, list[float]]:
         """Return what the fixed plans of templates would cost a segment (ns)."""
-        found = {}
+        prices = {}
         for text in self._costly:
-            shares = shares_of(self._templates[text], self._bases, self._known.values)
+            shares = shares_of(self._templates[text], self._bases, self._profile.values)
             if shares is None:
                 continue
             plans = fixed_plans(self._templates[text])
-            found[text] = [self._price(text, plan, shares).value for plan in plans]
-        return found
+            prices[text] = [self._price(text, plan, shares).value for plan in plans]
+        return prices
 
     def _ordered(self, text: str, fresh: AlarmProfile, batch_id: int) -> list[JournalEntry]:
         """Let the order of a template follow what its comparisons leave out and cost."""
@@ -260,22 +261,22 @@ class AlarmLoop(Choice):
         loop = self._orders_of(text, state)
         if outcomes is None or loop is None:
             return []
-        found = loop.step(outcomes, batch_id, may_switch=not self.is_held)
+        entries = loop.step(outcomes, batch_id, may_switch=not self.is_held)
         if loop.order != state.plan.order_of(self._templates[text]) and not self.is_held:
             state.plan = replace(state.plan, order=loop.order)
-        return [replace(each, evidence={"template": text} | each.evidence) for each in found]
+        return [replace(entry, evidence={"template": text} | entry.evidence) for entry in entries]
 
     def _shared(self, text: str, batch_id: int) -> list[JournalEntry]:
         """Let a template be solved in the way that is estimated to cost least."""
         state, template = self._state(text), self._templates[text]
-        shares = shares_of(template, self._bases, self._known.values)
-        state.expected = share_held(template, self._bases, self._known.coefs)
-        if shares is None or self._known.n_rows < MIN_ROWS or self._n_steps <= FIRST:
+        shares = shares_of(template, self._bases, self._profile.values)
+        state.expected = share_held(template, self._bases, self._profile.coefs)
+        if shares is None or self._profile.n_rows < MIN_ROWS or self._n_steps <= FIRST:
             return []
         if state.plan.sharing not in state.accuracy and state.since > FIRST:
             # What it took is known by now, and so how far an estimate would have been off.
-            given = self._estimate(text, state.plan, shares)
-            state.accuracy[state.plan.sharing] = Accuracy().after(given.value, state.ns)
+            estimate = self._estimate(text, state.plan, shares)
+            state.accuracy[state.plan.sharing] = Accuracy().after(estimate.value, state.ns)
         costs = self._costs(text, shares)
         before, way = state.plan, _cheapest(costs)
         gain = 1.0 - costs[way].value / max(costs[before.sharing].value, 1e-9)
@@ -289,7 +290,7 @@ class AlarmLoop(Choice):
         evidence = {
             "template": text,
             "alarms": len(template),
-            "estimated_ns": {name: each.value for name, each in costs.items()},
+            "estimated_ns": {name: cost.value for name, cost in costs.items()},
             "at_most_ns": costs[way].high,
             "took_ns": state.ns,
         }
@@ -312,8 +313,8 @@ class AlarmLoop(Choice):
         )
 
     def _estimate(self, text: str, plan: TemplatePlan, shares: Shares) -> Estimate:
-        n_rows = self._known.n_rows / max(self._known.n_blocks, 1)
-        return cost_of(self._templates[text], plan, shares, self._known.costs, n_rows)
+        n_rows = self._profile.n_rows / max(self._profile.n_blocks, 1)
+        return cost_of(self._templates[text], plan, shares, self._profile.costs, n_rows)
 
     def _state(self, text: str) -> State:
         if text not in self._states:
@@ -334,7 +335,7 @@ class AlarmLoop(Choice):
             routing=False,
             seed=self.options.seed,
         )
-        texts = tuple(each.text for each in template.conjuncts)
+        texts = tuple(conjunct.text for conjunct in template.conjuncts)
         return OrderLoop(COMPONENT, texts, options, thinks_freely=True)
 
     # -- what a person pins ---------------------------------------------------------------------
@@ -357,8 +358,8 @@ class AlarmLoop(Choice):
         """Return whether each template is one of the set, and has a plan of its own."""
         templates = self._templates
         return isinstance(plan, Mapping) and all(
-            text in templates and from_plain(each, templates[text]) is not None
-            for text, each in plan.items()
+            text in templates and from_plain(value, templates[text]) is not None
+            for text, value in plan.items()
         )
 
     def adopt(self, plan: Mapping[str, Any]) -> None:
@@ -377,7 +378,7 @@ class AlarmLoop(Choice):
         best = {}
         for text in self._costly:
             state = self._states[text]
-            shares = shares_of(self._templates[text], self._bases, self._known.values)
+            shares = shares_of(self._templates[text], self._bases, self._profile.values)
             way = _cheapest(self._costs(text, shares)) if shares else state.plan.sharing
             best[text] = replace(state.plan, sharing=way)
         return Advice(self._plain(best)) if best else None
@@ -394,9 +395,9 @@ class AlarmLoop(Choice):
         """Return a plan in words: of templates that are not covered, and asked as written."""
         usual = self._plain({})
         others = [
-            f"{text} {each['sharing']}, {' then '.join(each['order'])}"
-            for text, each in plan.items()
-            if each != usual.get(text)
+            f"{text} {part['sharing']}, {' then '.join(part['order'])}"
+            for text, part in plan.items()
+            if part != usual.get(text)
         ]
         return "; ".join(others) or "all covered, as written"
 
@@ -422,14 +423,14 @@ class AlarmLoop(Choice):
             return UNKNOWN_NS
         total, templates = 0.0, self._templates
         for text, prices in evidence[1].items():
-            own = from_plain(plan[text], templates[text])
-            known = dict(zip(fixed_plans(templates[text]), prices, strict=True))
-            if own is None:
+            template_plan = from_plain(plan[text], templates[text])
+            price_of = dict(zip(fixed_plans(templates[text]), prices, strict=True))
+            if template_plan is None:
                 return UNKNOWN_NS
-            if own not in known:
-                first, *rest = own.order
-                own = replace(own, order=(first, *sorted(rest)))
-            total += known[own]
+            if template_plan not in price_of:
+                first, *rest = template_plan.order
+                template_plan = replace(template_plan, order=(first, *sorted(rest)))
+            total += price_of[template_plan]
         return total
 
     def best_single(self, held: Sequence[tuple[Any, float]]) -> dict[str, Any]:
@@ -439,7 +440,9 @@ class AlarmLoop(Choice):
             for text, prices in evidence[1].items():
                 sums[text] = sums.get(text, np.zeros(len(prices))) + n_rows * np.array(prices)
         templates = self._templates
-        best = {text: fixed_plans(templates[text])[np.argmin(of)] for text, of in sums.items()}
+        best = {
+            text: fixed_plans(templates[text])[np.argmin(costs)] for text, costs in sums.items()
+        }
         return self._plain(best)
 
     def take(self, plan: Mapping[str, Any], evidence: Any) -> None:  # noqa: ARG002
@@ -454,7 +457,8 @@ class AlarmLoop(Choice):
     def _plain(self, plan: AlarmPlan) -> dict[str, Any]:
         templates = self._templates
         return {
-            text: plain(plan.get(text, TemplatePlan()), each) for text, each in templates.items()
+            text: plain(plan.get(text, TemplatePlan()), template)
+            for text, template in templates.items()
         }
 
     # -- what people see ------------------------------------------------------------------------
@@ -464,7 +468,7 @@ class AlarmLoop(Choice):
         return tuple(self._view(text) for text in self._by_time())
 
     def _by_time(self) -> list[str]:
-        ns = {text: each.ns for text, each in self._states.items()}
+        ns = {text: state.ns for text, state in self._states.items()}
         return sorted(self._templates, key=lambda text: -ns.get(text, 0.0))
 
     def _view(self, text: str) -> TemplateView:
@@ -477,7 +481,7 @@ class AlarmLoop(Choice):
         if expected is not None:
             expected = state.results.corrected(expected)
         n = counts.n_rows * len(template) if counts else 0
-        order = [template.conjuncts[at].text for at in state.plan.order_of(template)]
+        order = [template.conjuncts[place].text for place in state.plan.order_of(template)]
         return TemplateView(
             text,
             len(template),
@@ -491,9 +495,9 @@ class AlarmLoop(Choice):
 
     def record(self) -> AlarmRecord:
         """Return the plan after the last batch."""
-        ways = {text: each.plan.sharing for text, each in self._states.items()}
+        ways = {text: state.plan.sharing for text, state in self._states.items()}
         others = {text: way for text, way in ways.items() if way != TemplatePlan().sharing}
-        ns = sum(each.ns for each in self._states.values())
+        ns = sum(state.ns for state in self._states.values())
         n_alarms = sum(map(len, self._templates.values()))
         n_by_way = Counter(ways.get(text, TemplatePlan().sharing) for text in self._by_time())
         return AlarmRecord(COMPONENT, others, n_alarms, ns, n_by_way)
@@ -502,7 +506,7 @@ class AlarmLoop(Choice):
 
     def snapshot(self) -> Learned:
         """Return the learned state."""
-        known, states = self._known, {text: self._states[text] for text in self._costly}
+        profile, states = self._profile, {text: self._states[text] for text in self._costly}
         templates = {
             text: SavedTemplate(
                 plain(state.plan, self._templates[text]),
@@ -513,11 +517,11 @@ class AlarmLoop(Choice):
             for text, state in states.items()
         }
         return Learned(
-            known.n_rows,
-            known.n_blocks,
-            known.costs.to_state(),
-            {name: values.to_state() for name, values in known.values.items()},
-            {name: coefs.to_state() for name, coefs in known.coefs.items()},
+            profile.n_rows,
+            profile.n_blocks,
+            profile.costs.to_state(),
+            {name: values.to_state() for name, values in profile.values.items()},
+            {name: coefs.to_state() for name, coefs in profile.coefs.items()},
             templates,
         )
 
@@ -527,10 +531,10 @@ class AlarmLoop(Choice):
         Raises:
             StateError: it is damaged.
         """
-        known, templates = _learned_of(state)
+        profile, templates = _learned_of(state)
         if not self.is_adaptive:
             return
-        self._known, self._saved = known, templates
+        self._profile, self._saved = profile, templates
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
         self._states = {}
         for text in [*templates]:
@@ -574,29 +578,38 @@ class AlarmConditions:
         self, templates: Mapping[str, Template], bases: Sequence[str], fresh: AlarmProfile
     ) -> bool:
         """Take in a batch; returns whether segments were of other conditions before it."""
-        seen = sorted(templates.values(), key=lambda each: (-len(each), each.text))[:MOST_SEEN]
-        names = [f"{each.text} holds" for each in seen]
-        counts = [fresh.templates.get(each.text) for each in seen]
-        self._n_rows = np.array([float(each.n_rows) if each else 0.0 for each in counts])
+        seen = sorted(templates.values(), key=lambda template: (-len(template), template.text))[
+            :MOST_SEEN
+        ]
+        names = [f"{template.text} holds" for template in seen]
+        counts = [fresh.templates.get(template.text) for template in seen]
+        self._n_rows = np.array([float(count.n_rows) if count else 0.0 for count in counts])
         self._held = np.array(
             [
-                min(each.n_held / (each.n_rows * len(template)), 1.0)
-                if each and each.n_rows
+                min(count.n_held / (count.n_rows * len(template)), 1.0)
+                if count and count.n_rows
                 else np.nan
-                for template, each in zip(seen, counts, strict=True)
+                for template, count in zip(seen, counts, strict=True)
             ]
         )
         shares, rows = [*self._held.tolist()], [*self._n_rows.tolist()]
-        n_sampled = min((each.total for each in fresh.values.values()), default=0.0)
+        n_sampled = min((sketch.total for sketch in fresh.values.values()), default=0.0)
         for template in seen:
-            found = shares_of(template, bases, fresh.values)
-            for at, each in enumerate(template.conjuncts):
-                names += [f"an alarm of {each.text} holds", f"any alarm of {each.text} holds"]
-                own = [np.nan] * 2 if found is None else [found.any[:, at].mean(), found.cover[at]]
-                shares += own
-                rows += [0.0 if found is None else n_sampled] * 2
-        told = np.clip(np.array(shares, np.float64), 0.0, 1.0)
-        is_other = self.known.step(tuple(names), told, np.array(rows), n_sampled)
+            template_shares = shares_of(template, bases, fresh.values)
+            for place, conjunct in enumerate(template.conjuncts):
+                names += [
+                    f"an alarm of {conjunct.text} holds",
+                    f"any alarm of {conjunct.text} holds",
+                ]
+                pair = (
+                    [np.nan] * 2
+                    if template_shares is None
+                    else [template_shares.any[:, place].mean(), template_shares.cover[place]]
+                )
+                shares += pair
+                rows += [0.0 if template_shares is None else n_sampled] * 2
+        clipped = np.clip(np.array(shares, np.float64), 0.0, 1.0)
+        is_other = self.known.step(tuple(names), clipped, np.array(rows), n_sampled)
         if is_other:
             self.prices = {}
         return is_other
@@ -607,8 +620,8 @@ class AlarmConditions:
             return None
         evidence = None
         if self.prices:
-            known = self.known.shares[: len(self._held)].tolist()
-            held = [round(share, 5) if np.isfinite(share) else None for share in known]
+            known_shares = self.known.shares[: len(self._held)].tolist()
+            held = [round(share, 5) if np.isfinite(share) else None for share in known_shares]
             evidence = [held, self.prices]
         met = Met(plan, self._held, np.maximum(self._n_rows, 1.0))
         least = LEAST_SAMPLED if self.prices else np.inf
@@ -634,18 +647,20 @@ def share_held(
         bases: what the expressions of a program are called.
         coefs: how their coefficients are spread.
     """
-    given = [coefs.get(bases[each]) for each in template.bases]
-    if len(given) > MOST_LEAVES or {*template.ops} & {"=", "<>"}:
+    histograms = [coefs.get(bases[base]) for base in template.bases]
+    if len(histograms) > MOST_LEAVES or {*template.ops} & {"=", "<>"}:
         return None
-    known = [each for each in given if each is not None and each.total > 0.0]
-    if len(known) < len(given):
+    sampled = [
+        histogram for histogram in histograms if histogram is not None and histogram.total > 0.0
+    ]
+    if len(sampled) < len(histograms):
         return None
 
-    def of(alarm: int) -> Estimate:
-        def leaf(each: Comparison) -> tuple[Estimate, Times]:
-            (at,) = slots_in(each)
-            constant = float(template.constants[alarm, at])
-            return filters.comparison(known[at], template.ops[at], constant)
+    def estimate_of(alarm: int) -> Estimate:
+        def leaf(comparison: Comparison) -> tuple[Estimate, Times]:
+            (slot,) = slots_in(comparison)
+            constant = float(template.constants[alarm, slot])
+            return filters.comparison(sampled[slot], template.ops[slot], constant)
 
         share = combined(template.condition, leaf)
         assert share is not None  # it can be said of each comparison
@@ -653,10 +668,10 @@ def share_held(
 
     order = np.lexsort(template.constants.T[::-1])
     places = np.unique(np.linspace(0, len(order) - 1, MOST_ALARMS).round().astype(int))
-    found = [of(int(order[place])) for place in places]
+    estimates = [estimate_of(int(order[place])) for place in places]
     return Estimate(
         *(
-            float(np.mean([getattr(each, name) for each in found]))
+            float(np.mean([getattr(estimate, name) for estimate in estimates]))
             for name in ("value", "low", "high")
         )
     )
@@ -689,22 +704,22 @@ def _learned_of(state: Any) -> tuple[AlarmProfile, dict[str, SavedTemplate]]:
         StateError: it is damaged.
     """
     try:
-        given = msgspec.convert(state, Learned, from_attributes=True)
-        costs = CostSums.from_state(given.costs)
+        learned = msgspec.convert(state, Learned, from_attributes=True)
+        costs = CostSums.from_state(learned.costs)
     except (ValueError, TypeError) as error:
         msg = f"the saved plan of alarms is damaged: {error}; start from an empty checkpoint"
         raise StateError(msg) from error
     if costs.n_filters != len(KINDS):
         msg = "the saved plan of alarms is damaged: its costs are of other kinds of work"
         raise StateError(msg)
-    known = AlarmProfile(
-        given.n_rows,
-        given.n_blocks,
+    profile = AlarmProfile(
+        learned.n_rows,
+        learned.n_blocks,
         costs,
-        values={name: ValueSketch.from_state(each) for name, each in given.values.items()},
-        coefs={name: CoefHistogram.from_state(each) for name, each in given.coefs.items()},
+        values={name: ValueSketch.from_state(saved) for name, saved in learned.values.items()},
+        coefs={name: CoefHistogram.from_state(saved) for name, saved in learned.coefs.items()},
     )
-    return known, dict(given.templates)
+    return profile, dict(learned.templates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which alarms a segment may meet: sorted constants against the bounds of expressions on it.
+"""Alarms that a segment may meet: sorted constants against bounds of expressions.
 
 *Bounds.* ``Basis`` computes the least and the greatest value of an expression, for the segments
 that it is asked of. Bounds are by terms, as ``models.solving`` settles a comparison, and wider by
@@ -98,16 +98,16 @@ class Bounds:
         """Return the same on some segments, which come once each and in their order."""
         if len(rows) == len(self.low):
             return self
-        return Bounds(*(each[rows] for each in self.arrays))
+        return Bounds(*(array[rows] for array in self.arrays))
 
 
 def bounds_of(segments: Segments, expressions: Sequence[Expression]) -> list[Bounds]:
     """Return expressions on segments, none of which is a tombstone."""
-    names = {name for each in expressions for name in names_in(each)}
-    given = {name: Terms.of(segments.coefs[name]) for name in names}
+    names = {name for expression in expressions for name in names_in(expression)}
+    terms = {name: Terms.of(segments.coefs[name]) for name in names}
     since, until = segments.seconds(segments.lo), segments.seconds(segments.ends)
     with np.errstate(over="ignore", invalid="ignore"):
-        return [_bounds(each, given, since, until) for each in expressions]
+        return [_bounds(expression, terms, since, until) for expression in expressions]
 
 
 class Basis:
@@ -123,19 +123,19 @@ class Basis:
         self._segments, self._expression, self._tally = segments, expression, tally
         self._is_known = np.zeros(len(segments), np.bool_)
         self._knows_all = False
-        self._found: Bounds | None = None
+        self._bounds_on_all: Bounds | None = None
 
     def on(self, rows: Indices) -> Bounds:
         """Return it on all segments, of which only ``rows`` and those before are computed."""
-        if self._found is not None and (self._knows_all or not len(rows)):
-            return self._found
+        if self._bounds_on_all is not None and (self._knows_all or not len(rows)):
+            return self._bounds_on_all
         asked = np.zeros(len(self._segments), np.bool_)
         asked[rows] = True
         missing = np.flatnonzero(asked & ~self._is_known)
-        if len(missing) or self._found is None:
+        if len(missing) or self._bounds_on_all is None:
             self._compute(missing)
-        assert self._found is not None
-        return self._found
+        assert self._bounds_on_all is not None
+        return self._bounds_on_all
 
     def _compute(self, missing: Indices) -> None:
         segments = self._segments
@@ -144,16 +144,16 @@ class Basis:
             missing = np.arange(len(segments))
         with self._tally.on(BOUNDS, len(missing)):
             part = segments if is_all else segments.take(missing)
-            (made,) = bounds_of(part, [self._expression])
+            (bounds,) = bounds_of(part, [self._expression])
         if is_all:
-            self._found = made
+            self._bounds_on_all = bounds
         else:
-            if self._found is None:
-                n, size = len(segments), made.coefs.shape[1]
-                coefs, (own, low, high) = np.empty((n, size)), np.empty((3, n))
-                self._found = Bounds(coefs, own, low, high)
-            for whole, each in zip(self._found.arrays, made.arrays, strict=True):
-                whole[missing] = each
+            if self._bounds_on_all is None:
+                n, size = len(segments), bounds.coefs.shape[1]
+                coefs, (sizes, low, high) = np.empty((n, size)), np.empty((3, n))
+                self._bounds_on_all = Bounds(coefs, sizes, low, high)
+            for whole, values in zip(self._bounds_on_all.arrays, bounds.arrays, strict=True):
+                whole[missing] = values
         self._is_known[missing] = True
         self._knows_all = is_all
 
@@ -164,19 +164,19 @@ def are_most(rows: Indices, segments: Segments) -> bool:
 
 
 def _bounds(
-    expression: Expression, given: Mapping[str, Terms], since: Floats, until: Floats
+    expression: Expression, inputs: Mapping[str, Terms], since: Floats, until: Floats
 ) -> Bounds:
-    terms = terms_of(expression, given)
+    terms = terms_of(expression, inputs)
     shape = (len(since), terms.coefs.shape[1])
     # A constant is one polynomial for all segments.
     coefs, size = (
-        np.ascontiguousarray(np.broadcast_to(each, shape)) for each in (terms.coefs, terms.size)
+        np.ascontiguousarray(np.broadcast_to(array, shape)) for array in (terms.coefs, terms.size)
     )
-    made = Bounds(*bounded(coefs, size, since, until, ROUNDING, BOUNDS_WIDER))
-    lost = overflowing(terms, expression, given)
+    bounds = Bounds(*bounded(coefs, size, since, until, ROUNDING, BOUNDS_WIDER))
+    lost = overflowing(terms, expression, inputs)
     if lost is not None:  # solving settles it
-        made.low[lost], made.high[lost] = -np.inf, np.inf
-    return made
+        bounds.low[lost], bounds.high[lost] = -np.inf, np.inf
+    return bounds
 
 
 BANDS_WIDER = 2.0**-48
@@ -203,33 +203,33 @@ def may_hold(bounds: Bounds, op: str, least: float, greatest: float) -> Mask:
 
 
 def states(
-    template: Template, bounds: Callable[[int], Bounds], own: Indices, rows: Indices
+    template: Template, bounds: Callable[[int], Bounds], alarms: Indices, rows: Indices
 ) -> States:
     """Return of pairs of a segment and an alarm whether it holds nowhere, perhaps, or all along.
 
     Args:
         template: of the alarms.
         bounds: for the place of an expression what it is on these segments.
-        own: the alarms by their places in the template, ``[m]``.
+        alarms: the alarms by their places in the template, ``[m]``.
         rows: the segments, ``[m]``.
     """
 
-    def of(condition: Condition) -> States:
+    def states_of(condition: Condition) -> States:
         if isinstance(condition, Comparison):
-            return state_of(template, slots_in(condition)[0], bounds, own, rows)
+            return state_of(template, slots_in(condition)[0], bounds, alarms, rows)
         least_or_most = np.minimum if isinstance(condition, And) else np.maximum
-        return reduce(least_or_most, map(of, condition.parts))
+        return reduce(least_or_most, map(states_of, condition.parts))
 
-    return of(template.condition)
+    return states_of(template.condition)
 
 
 def state_of(
-    template: Template, at: int, bounds: Callable[[int], Bounds], own: Indices, rows: Indices
+    template: Template, slot: int, bounds: Callable[[int], Bounds], alarms: Indices, rows: Indices
 ) -> States:
     """Return the same for the comparison of one slot."""
-    known, op = bounds(template.bases[at]), template.ops[at]
+    limits, op = bounds(template.bases[slot]), template.ops[slot]
     kind = KINDS.get(op, OTHER)
-    return met(kind, known.low, known.high, rows, own, template.constants, at)
+    return met(kind, limits.low, limits.high, rows, alarms, template.constants, slot)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,18 +247,20 @@ class Constants:
     starts: Indices | None = None
 
     @classmethod
-    def everywhere(cls, values: Floats, own: Indices) -> Constants:
+    def everywhere(cls, values: Floats, alarms: Indices) -> Constants:
         """Return the constants of alarms that are looked for in all entities."""
-        order = own[np.argsort(values[own], kind="stable")]
+        order = alarms[np.argsort(values[alarms], kind="stable")]
         return cls(values[order], order)
 
     @classmethod
-    def of_entities(cls, values: Floats, own: Indices, allowed: Mask, key_of: Ints) -> Constants:
+    def of_entities(
+        cls, values: Floats, alarm_places: Indices, allowed: Mask, key_of: Ints
+    ) -> Constants:
         """Return the constants of alarms that are looked for in some entities.
 
         Args:
             values: of all alarms of the template, ``[n]``.
-            own: the places of these alarms, ``[m]``.
+            alarm_places: the places of these alarms, ``[m]``.
             allowed: which conditions on keys are true of which entities.
             key_of: the condition of each, ``[m]``.
         """
@@ -266,7 +268,7 @@ class Constants:
         first = np.searchsorted(conditions, key_of, "left")
         count = np.searchsorted(conditions, key_of, "right") - first
         run, places = timeline.runs(first, count)
-        alarms, entities = own[run], entities[places]
+        alarms, entities = alarm_places[run], entities[places]
         order = np.lexsort((values[alarms], entities))
         starts = np.searchsorted(entities[order], np.arange(allowed.shape[1] + 1))
         return cls(values[alarms[order]], alarms[order], starts)
@@ -327,8 +329,8 @@ def by_width(widths: Floats) -> Iterator[Indices]:
     power = np.frexp(widths)[1]
     power[~np.isfinite(widths)] = np.iinfo(power.dtype).max
     some = np.flatnonzero(widths >= 0)
-    for each in distinct(power[some]):
-        yield some[power[some] == each]
+    for exponent in distinct(power[some]):
+        yield some[power[some] == exponent]
 
 
 class Counts:
@@ -376,11 +378,11 @@ def covered(
     """
 
     def leaf(comparison: Comparison) -> Mask:
-        (at,) = slots_in(comparison)
-        constants, own = template.constants[:, at], bounds(template.bases[at])
+        (slot,) = slots_in(comparison)
+        constants, limits = template.constants[:, slot], bounds(template.bases[slot])
         ends = float(np.fmin.reduce(constants)), float(np.fmax.reduce(constants))
-        found = may_hold(own, template.ops[at], *ends)
-        return found if len(rows) == len(found) else found[rows]
+        may = may_hold(limits, template.ops[slot], *ends)
+        return may if len(rows) == len(may) else may[rows]
 
     return holds(condition, leaf)
 
@@ -404,9 +406,9 @@ def bands(template: Template, condition: Condition) -> Iterator[Looked]:
     """Yield the pairs of comparisons of an AND that keep an expression between two constants."""
     if not isinstance(condition, And):
         return
-    slots = [slots_in(each)[0] for each in condition.parts if isinstance(each, Comparison)]
-    ups = [at for at in slots if template.ops[at] in UP]
-    downs = [at for at in slots if template.ops[at] in DOWN]
+    slots = [slots_in(part)[0] for part in condition.parts if isinstance(part, Comparison)]
+    ups = [slot for slot in slots if template.ops[slot] in UP]
+    downs = [slot for slot in slots if template.ops[slot] in DOWN]
     for up in ups:
         for down in downs:
             if template.bases[up] == template.bases[down]:
@@ -419,17 +421,19 @@ def _cheapest(
     """Return how many segments are looked at for each alarm, and by which slots or bands."""
     if isinstance(condition, Comparison):
         return _by((slots_in(condition)[0],), counts)
-    parts = [_cheapest(template, each, counts, n) for each in condition.parts]
+    parts = [_cheapest(template, part, counts, n) for part in condition.parts]
     if isinstance(condition, Or):
         costs = np.stack([cost for cost, _ in parts])
-        return costs.sum(axis=0), {at: mask for _, chosen in parts for at, mask in chosen.items()}
-    parts += [_by(each, counts) for each in bands(template, condition)]
+        return costs.sum(axis=0), {
+            looked: mask for _, chosen in parts for looked, mask in chosen.items()
+        }
+    parts += [_by(band, counts) for band in bands(template, condition)]
     costs = np.stack([cost for cost, _ in parts])
     best = _few(costs, np.array([len(chosen) for _, chosen in parts]) * n)
     return costs[best, np.arange(costs.shape[1])], {
-        at: mask & (best == number)
+        looked: mask & (best == number)
         for number, (_, chosen) in enumerate(parts)
-        for at, mask in chosen.items()
+        for looked, mask in chosen.items()
     }
 
 
@@ -440,23 +444,23 @@ def _few(costs: Ints, passes: Ints) -> Ints:
         costs: by part and alarm.
         passes: what a part costs that any alarm is looked for by.
     """
-    left = costs.astype(float)
+    remaining = costs.astype(float)
     while True:
-        best: Ints = left.argmin(axis=0)
+        best: Ints = remaining.argmin(axis=0)
         used = distinct(best)
         if len(used) == 1:
             return best
         # What others would cost that have a part's alarms, the least first.
         more = []
         for part in used:
-            own = left[:, best == part].copy()
-            least = own[part].copy()
-            own[part] = np.inf
-            more.append(float((own.min(axis=0) - least).sum()) - passes[part])
+            others = remaining[:, best == part].copy()
+            least = others[part].copy()
+            others[part] = np.inf
+            more.append(float((others.min(axis=0) - least).sum()) - passes[part])
         worst = int(np.argmin(more))
         if more[worst] >= 0:
             return best
-        left[used[worst]] = np.inf
+        remaining[used[worst]] = np.inf
 
 
 def _by(looked: Looked, counts: Counted) -> tuple[Ints, dict[Looked, Mask]]:

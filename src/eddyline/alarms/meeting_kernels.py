@@ -38,11 +38,11 @@ def bounded(
         wider: how much wider bounds are, in parts of the size of all terms.
     """
     n, width = coefs.shape
-    cleaned, own = np.empty((n, width)), np.empty(n)
+    cleaned, sizes = np.empty((n, width)), np.empty(n)
     lows, highs = np.empty(n), np.empty(n)
     begun = np.empty(width)
     for row in range(n):
-        own[row] = size[row, 0]
+        sizes[row] = size[row, 0]
         begin, farthest, largest = since[row], max(abs(since[row]), abs(until[row])), 0.0
         is_none = False
         for power in range(width - 1, -1, -1):
@@ -69,7 +69,7 @@ def bounded(
         elif not (np.isfinite(low) and np.isfinite(high)):
             low, high = -np.inf, np.inf  # overflow: the solver decides
         lows[row], highs[row] = low, high
-    return cleaned, own, lows, highs
+    return cleaned, sizes, lows, highs
 
 
 @inlined
@@ -84,12 +84,12 @@ def place(constants: Floats, low: int, high: int, value: float, is_after: bool) 
         is_after: whether it stands behind constants that are equal to it.
     """
     # Steps that jump nowhere: which way it goes cannot be foretold.
-    at, left, one = np.uint64(low), np.uint64(high - low), np.uint64(1)
-    while left > one:
-        half = left >> one
-        at += half if is_before(constants[at + half - one], value, is_after) else np.uint64(0)
-        left -= half
-    return int(at) + int(left == one and is_before(constants[at], value, is_after))
+    start, length, one = np.uint64(low), np.uint64(high - low), np.uint64(1)
+    while length > one:
+        half = length >> one
+        start += half if is_before(constants[start + half - one], value, is_after) else np.uint64(0)
+        length -= half
+    return int(start) + int(length == one and is_before(constants[start], value, is_after))
 
 
 @inlined
@@ -111,10 +111,10 @@ def places(
         values: no NaN, ``[n]``.
         is_after: whether it stands behind constants that are equal to it.
     """
-    found = np.empty(values.size, np.int64)
-    for at in range(values.size):
-        found[at] = place(constants, first[at], last[at], values[at], is_after)
-    return found
+    positions = np.empty(values.size, np.int64)
+    for number in range(values.size):
+        positions[number] = place(constants, first[number], last[number], values[number], is_after)
+    return positions
 
 
 @compiled
@@ -131,15 +131,21 @@ def spans(
         high: no NaN, ``[n]``.
     """
     from_, to = np.empty(low.size, np.int64), np.empty(low.size, np.int64)
-    for at in range(low.size):
-        from_[at] = place(constants, first[at], last[at], low[at], False)
-        to[at] = place(constants, first[at], last[at], high[at], True)
+    for number in range(low.size):
+        from_[number] = place(constants, first[number], last[number], low[number], False)
+        to[number] = place(constants, first[number], last[number], high[number], True)
     return from_, to
 
 
 @compiled
 def met(
-    kind: int, low: Floats, high: Floats, rows: Indices, own: Indices, constants: Floats, at: int
+    kind: int,
+    low: Floats,
+    high: Floats,
+    rows: Indices,
+    alarms: Indices,
+    constants: Floats,
+    slot: int,
 ) -> States:
     """Return how pairs of a segment and a constant stand: ``MISSED``, ``OPEN`` or ``SURE``.
 
@@ -148,13 +154,13 @@ def met(
         low: bounds of an expression, by segment.
         high: likewise.
         rows: the segments, ``[m]``.
-        own: the alarms whose constants they are, ``[m]``.
+        alarms: the alarms whose constants they are, ``[m]``.
         constants: by alarm and slot.
-        at: the slot.
+        slot: the slot.
     """
-    found = np.empty(rows.size, np.int8)
+    outcomes = np.empty(rows.size, np.int8)
     for pair in range(rows.size):
-        constant = constants[own[pair], at]
+        constant = constants[alarms[pair], slot]
         least, most = low[rows[pair]], high[rows[pair]]
         is_there = least <= most
         may, sure = is_there, False
@@ -166,19 +172,19 @@ def met(
             may = constant >= least and constant <= most
         else:
             sure = is_there and (constant < least or constant > most)
-        found[pair] = SURE if sure else (OPEN if may else MISSED)
-    return found
+        outcomes[pair] = SURE if sure else (OPEN if may else MISSED)
+    return outcomes
 
 
 @compiled
 def sorted_out(
-    states: States, own: Indices, rows: Indices, is_linked: Mask, n_alarms: int
+    states: States, pair_alarms: Indices, rows: Indices, is_linked: Mask, n_alarms: int
 ) -> tuple[Indices, Indices, Indices, Indices, Indices]:
     """Return where alarms hold all along, over segments that follow each other, and what is open.
 
     Args:
         states: of pairs, ``[m]``.
-        own: their alarms, ``[m]``.
+        pair_alarms: their alarms, ``[m]``.
         rows: their segments; of an alarm they rise, or what could be one run are several, ``[m]``.
         is_linked: whether a segment goes on where the one before ends.
         n_alarms: how many there are.
@@ -195,7 +201,7 @@ def sorted_out(
     newest = np.full(n_alarms, -1, np.int64)
     n_runs = n_left = 0
     for pair in range(states.size):
-        alarm, row = own[pair], rows[pair]
+        alarm, row = pair_alarms[pair], rows[pair]
         if states[pair] == OPEN:
             open_own[n_left], open_rows[n_left] = alarm, row
             n_left += 1
@@ -215,11 +221,11 @@ def less(
     coefs: Floats,
     size: Floats,
     rows: Indices,
-    own: Indices,
+    alarms: Indices,
     constants: Floats,
-    at: int,
+    slot: int,
     rounding: float,
-    found: Floats,
+    output: Floats,
 ) -> None:
     """Put the polynomials of segments less a constant each, as they are solved, into an array.
 
@@ -227,20 +233,20 @@ def less(
         coefs: by segment, ``[n, degree + 1]``.
         size: how large the terms are that the first one was summed from, ``[n]``.
         rows: the segments, ``[m]``.
-        own: the alarms whose constants they are, ``[m]``.
+        alarms: the alarms whose constants they are, ``[m]``.
         constants: by alarm and slot.
-        at: the slot.
+        slot: the slot.
         rounding: in parts of its terms, what a first coefficient is more than.
-        found: by slot and pair; only its slot is filled.
+        output: by slot and pair; only its slot is filled.
     """
     width = coefs.shape[1]
     for pair in range(rows.size):
-        row, constant = rows[pair], constants[own[pair], at]
+        row, constant = rows[pair], constants[alarms[pair], slot]
         first = coefs[row, 0] - constant
         is_rounding = abs(first) <= rounding * (size[row] + abs(constant)) < np.inf
-        found[at, pair, 0] = 0.0 if is_rounding else first
-        for power in range(1, found.shape[2]):
-            found[at, pair, power] = coefs[row, power] if power < width else 0.0
+        output[slot, pair, 0] = 0.0 if is_rounding else first
+        for power in range(1, output.shape[2]):
+            output[slot, pair, power] = coefs[row, power] if power < width else 0.0
 
 
 @compiled
@@ -321,8 +327,8 @@ def ended(
     m: int,
 ) -> int:
     """Put the runs of some constants that end before a segment behind others; return how many."""
-    for at in range(first, last):
-        alarms[m], begins[m], ends[m] = at, began[at], row - 1
+    for constant in range(first, last):
+        alarms[m], begins[m], ends[m] = constant, began[constant], row - 1
         m += 1
     return m
 
@@ -330,5 +336,5 @@ def ended(
 @inlined
 def begun(first: int, last: int, row: int, began: Indices) -> None:
     """Take note of the segment with which the runs of some constants begin."""
-    for at in range(first, last):
-        began[at] = row
+    for constant in range(first, last):
+        began[constant] = row

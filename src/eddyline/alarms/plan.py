@@ -1,4 +1,4 @@
-"""How the alarms of a template may be solved, and what each way would cost.
+"""Ways to solve the alarms of a template, and their estimated costs.
 
 *Covered*: each comparison is computed once, on the segments that the loosest constants of those
 before it leave, and sorted constants say which alarms are met. *Union*: each alarm is asked its
@@ -72,25 +72,25 @@ def sharings_of(template: Template) -> tuple[str, ...]:
 def fixed_plans(template: Template) -> tuple[TemplatePlan, ...]:
     """Return the plans that a template could have had all the time."""
     written = tuple(range(len(template.conjuncts)))
-    orders = [(first, *(at for at in written if at != first)) for first in written]
+    orders = [(first, *(number for number in written if number != first)) for first in written]
     if len(written) <= MOST_PERMUTED:
         orders = [*permutations(written)]
-    return tuple(TemplatePlan(way, each) for way in sharings_of(template) for each in orders)
+    return tuple(TemplatePlan(way, order) for way in sharings_of(template) for order in orders)
 
 
 def plain(plan: TemplatePlan, template: Template) -> dict[str, Any]:
     """Return a plan as plain values, with comparisons by their texts."""
-    texts = [each.text for each in template.conjuncts]
-    return {"sharing": plan.sharing, "order": [texts[at] for at in plan.order_of(template)]}
+    texts = [conjunct.text for conjunct in template.conjuncts]
+    return {"sharing": plan.sharing, "order": [texts[number] for number in plan.order_of(template)]}
 
 
-def from_plain(given: Any, template: Template) -> TemplatePlan | None:
+def from_plain(value: Any, template: Template) -> TemplatePlan | None:
     """Return the plan of plain values; None if it is none of this template."""
-    texts = [each.text for each in template.conjuncts]
-    if not isinstance(given, Mapping) or {*given} != {"sharing", "order"}:
+    texts = [conjunct.text for conjunct in template.conjuncts]
+    if not isinstance(value, Mapping) or {*value} != {"sharing", "order"}:
         return None
-    sharing, order = given["sharing"], given["order"]
-    is_order = isinstance(order, list | tuple) and all(isinstance(each, str) for each in order)
+    sharing, order = value["sharing"], value["order"]
+    is_order = isinstance(order, list | tuple) and all(isinstance(text, str) for text in order)
     if sharing not in sharings_of(template) or not is_order or sorted(order) != sorted(texts):
         return None
     return TemplatePlan(sharing, tuple(map(texts.index, order)))
@@ -140,52 +140,57 @@ def shares_of(
         bases: what the expressions of a program are called.
         values: how their values are spread.
     """
-    sketches = [values.get(bases[each]) for each in template.bases]
-    if any(each is None or each.total <= 0.0 for each in sketches):
+    sketches = [values.get(bases[base]) for base in template.bases]
+    if any(sketch is None or sketch.total <= 0.0 for sketch in sketches):
         return None
     any_, whole, loosest = [], [], []
-    for at, each in enumerate(sketches):
-        assert each is not None
-        own, op = template.constants[:, at], template.ops[at]
-        any_.append(each.any(op, own))
-        whole.append(each.whole(op, own))
-        ends = np.array([np.fmin.reduce(own), np.fmax.reduce(own)])
+    for slot, sketch in enumerate(sketches):
+        assert sketch is not None
+        constants, op = template.constants[:, slot], template.ops[slot]
+        any_.append(sketch.any(op, constants))
+        whole.append(sketch.whole(op, constants))
+        ends = np.array([np.fmin.reduce(constants), np.fmax.reduce(constants)])
         if op == "=":  # the cover is all between the least and the greatest constant
-            between = each.any(">=", ends)[0] + each.any("<=", ends)[1] - 1.0
+            between = sketch.any(">=", ends)[0] + sketch.any("<=", ends)[1] - 1.0
             loosest.append(max(float(between), 0.0))
         else:
-            loosest.append(float(each.any(op, ends).max()))
-    conjuncts = [each.condition for each in template.conjuncts]
-    own_any = np.stack([_of(each, any_) for each in conjuncts], axis=1)
-    own_whole = np.stack([_of(each, whole) for each in conjuncts], axis=1)
-    parts, sure, left = [], [], {*range(len(conjuncts))}
-    place_of = {slots_in(each)[0]: number for number, each in enumerate(conjuncts)}
+            loosest.append(float(sketch.any(op, ends).max()))
+    conjuncts = [conjunct.condition for conjunct in template.conjuncts]
+    own_any = np.stack([_share_of(condition, any_) for condition in conjuncts], axis=1)
+    own_whole = np.stack([_share_of(condition, whole) for condition in conjuncts], axis=1)
+    parts, sure, remaining = [], [], {*range(len(conjuncts))}
+    place_of = {slots_in(condition)[0]: number for number, condition in enumerate(conjuncts)}
     for up, down in bands(template, template.condition):
         band = {place_of[up], place_of[down]}
-        if band <= left:
-            left -= band
+        if band <= remaining:
+            remaining -= band
             parts.append(np.maximum(any_[up] + any_[down] - 1.0, 0.0))
             sure.append(np.maximum(whole[up] + whole[down] - 1.0, 0.0))
-    parts += [own_any[:, at] for at in sorted(left)]
-    sure += [own_whole[:, at] for at in sorted(left)]
+    parts += [own_any[:, number] for number in sorted(remaining)]
+    sure += [own_whole[:, number] for number in sorted(remaining)]
     return Shares(
         own_any,
         np.minimum(own_any.min(axis=1), np.min(parts, axis=0)),
         np.stack(parts, axis=1),
         np.stack(sure, axis=1),
-        np.array([float(_of(each, [np.array([x]) for x in loosest])[0]) for each in conjuncts]),
-        np.array([float(len(slots_in(each))) for each in conjuncts]),
+        np.array(
+            [
+                float(_share_of(condition, [np.array([x]) for x in loosest])[0])
+                for condition in conjuncts
+            ]
+        ),
+        np.array([float(len(slots_in(condition))) for condition in conjuncts]),
     )
 
 
-def _of(condition: Condition, leaves: Sequence[Floats]) -> Floats:
+def _share_of(condition: Condition, leaves: Sequence[Floats]) -> Floats:
     """Return how often a condition holds whose comparisons know nothing of each other."""
     if isinstance(condition, Comparison):
         return leaves[slots_in(condition)[0]]
-    parts = np.stack([_of(each, leaves) for each in condition.parts])
+    parts = np.stack([_share_of(part, leaves) for part in condition.parts])
     is_and = isinstance(condition, And)
-    found: Floats = parts.prod(axis=0) if is_and else np.minimum(parts.sum(axis=0), 1.0)
-    return found
+    share: Floats = parts.prod(axis=0) if is_and else np.minimum(parts.sum(axis=0), 1.0)
+    return share
 
 
 @dataclass(frozen=True)
@@ -215,8 +220,8 @@ def work_of(template: Template, plan: TemplatePlan, shares: Shares, case: int = 
 def _pairs(shares: Shares, both: Both) -> tuple[float, float]:
     """Return the pairs of a segment and an alarm that may hold, and those that are solved."""
     may, sure = shares.parts[:, 0], shares.whole[:, 0]
-    for at in range(1, shares.parts.shape[1]):
-        may, sure = both(may, shares.parts[:, at]), both(sure, shares.whole[:, at])
+    for number in range(1, shares.parts.shape[1]):
+        may, sure = both(may, shares.parts[:, number]), both(sure, shares.whole[:, number])
     return float(may.sum()), float(np.maximum(may - sure, 0.0).sum())
 
 
@@ -225,13 +230,13 @@ def _covered(template: Template, shares: Shares, order: Sequence[int], both: Bot
     may, solved = _pairs(shares, both)
     if template.is_threshold:
         return Work(np.array([1.0, 1, 0, 1]), np.array([1.0, 1.0, 0.0, solved]))
-    left, bounds, tests = 1.0, 0.0, 0.0
-    for at in order:
-        bounds, tests = bounds + left * shares.n_slots[at], tests + left
-        left = float(both(np.array(left), np.array(shares.cover[at])))
+    remaining, bounds, tests = 1.0, 0.0, 0.0
+    for number in order:
+        bounds, tests = bounds + remaining * shares.n_slots[number], tests + remaining
+        remaining = float(both(np.array(remaining), np.array(shares.cover[number])))
     # An alarm is looked for by its rarest conjunct, on what the covers leave.
-    looked_for = float(np.minimum(shares.rarest, left).sum())
-    rows = np.array([bounds, tests + 2 * left, max(looked_for, may), solved])
+    looked_for = float(np.minimum(shares.rarest, remaining).sum())
+    rows = np.array([bounds, tests + 2 * remaining, max(looked_for, may), solved])
     return Work(np.array([shares.n_slots.sum(), n_conjuncts + 2.0, 1, 1]), rows)
 
 
@@ -241,31 +246,34 @@ def _union(shares: Shares, order: Sequence[int], both: Both) -> Work:
     bounds, tests = n * shares.n_slots[first], float(n)
     pairs = float(shares.any[:, first].sum())
     # Each alarm is asked by itself: what is left is less than a cover leaves of far constants.
-    left = float(min(shares.cover[first], pairs))
+    remaining = float(min(shares.cover[first], pairs))
     n_calls = float(n)
-    for at in rest:
-        n_calls += shares.n_slots[at] * float(_called(left))
-        bounds, tests = bounds + left * shares.n_slots[at], tests + left
-        passed = float(both(np.array(left), np.array(shares.cover[at])))
-        pairs, left = pairs * (passed / left if left else 0.0), passed
+    for number in rest:
+        n_calls += shares.n_slots[number] * float(_called(remaining))
+        bounds, tests = bounds + remaining * shares.n_slots[number], tests + remaining
+        passed = float(both(np.array(remaining), np.array(shares.cover[number])))
+        pairs, remaining = pairs * (passed / remaining if remaining else 0.0), passed
     solved = _pairs(shares, both)[1]
     return Work(np.array([n_calls, n_calls, 1, 1]), np.array([bounds, tests, pairs, solved]))
 
 
-def _called(left: Any) -> Any:
+def _called(remaining: Any) -> Any:
     """Return how likely there is something left of a block to call for, of shares of segments."""
-    return np.minimum(left * A_BLOCK, 1.0)
+    return np.minimum(remaining * A_BLOCK, 1.0)
 
 
 def _unshared(shares: Shares, order: Sequence[int], both: Both) -> Work:
-    left = np.ones(len(shares.any))
+    remaining = np.ones(len(shares.any))
     bounds = tests = n_calls = 0.0
-    for at in order:
-        n_calls += float(_called(left).sum())
-        bounds, tests = bounds + float(left.sum()) * shares.n_slots[at], tests + float(left.sum())
-        left = both(left, shares.any[:, at])
-    may, solved = float(left.sum()), _pairs(shares, both)[1]
-    alarms = float(len(left))
+    for number in order:
+        n_calls += float(_called(remaining).sum())
+        bounds, tests = (
+            bounds + float(remaining.sum()) * shares.n_slots[number],
+            tests + float(remaining.sum()),
+        )
+        remaining = both(remaining, shares.any[:, number])
+    may, solved = float(remaining.sum()), _pairs(shares, both)[1]
+    alarms = float(len(remaining))
     return Work(
         np.array([n_calls, n_calls, alarms, alarms]), np.array([bounds, tests, may, solved])
     )

@@ -1,4 +1,4 @@
-"""What was observed while alarms were solved: small, mergeable, keyed by texts.
+"""Profiles of solving alarms: small, mergeable, keyed by texts.
 
 ``Tally`` counts and times the work of a block of segments by its kinds; ``AlarmProfile`` sums up
 blocks, for the loop that plans.
@@ -92,8 +92,8 @@ class AlarmProfile:
             self,
             n_rows=round(self.n_rows * share),
             n_blocks=max(round(self.n_blocks * share), min(self.n_blocks, 1)),
-            values={name: each.decayed(share) for name, each in self.values.items()},
-            coefs={name: each.decayed(share) for name, each in self.coefs.items()},
+            values={name: sketch.decayed(share) for name, sketch in self.values.items()},
+            coefs={name: histogram.decayed(share) for name, histogram in self.coefs.items()},
         )
 
 
@@ -119,7 +119,7 @@ class Tally:
         sums = CostSums.empty(len(KINDS)).sums
         if not self.calls:
             return CostSums(sums)
-        kinds, rows, ns = np.array([each for each in self.calls if each[1]] or [(0, 1, 0)]).T
+        kinds, rows, ns = np.array([call for call in self.calls if call[1]] or [(0, 1, 0)]).T
         for kind in range(len(KINDS)):
             n, time = rows[kinds == kind].astype(float), ns[kinds == kind].astype(float)
             if len(n) and time.any():

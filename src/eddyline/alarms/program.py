@@ -76,21 +76,21 @@ def program_of(
             there are some.
     """
     templates, texts = Templates(), dict[str, str]()
-    for at, each in enumerate(alarms):
-        if each.condition is not None:
-            templates.add(at, each.condition)
-        if each.keys is not None:
-            texts.setdefault(each.keys, each.name)
-    places = {text: at for at, text in enumerate(texts)}
-    key_of = [-1 if each.keys is None else places[each.keys] for each in alarms]
+    for number, alarm in enumerate(alarms):
+        if alarm.condition is not None:
+            templates.add(number, alarm.condition)
+        if alarm.keys is not None:
+            texts.setdefault(alarm.keys, alarm.name)
+    places = {text: place for place, text in enumerate(texts)}
+    key_of = [-1 if alarm.keys is None else places[alarm.keys] for alarm in alarms]
     return AlarmProgram(
-        names=tuple(each.name for each in alarms),
-        definitions=np.array([each.definition for each in alarms], np.int64),
+        names=tuple(alarm.name for alarm in alarms),
+        definitions=np.array([alarm.definition for alarm in alarms], np.int64),
         key_of=np.array(key_of, np.int64),
         keys=compiled(texts) if texts else None,
         bases=tuple(templates.bases),
         templates=templates.all(),
-        whole=np.flatnonzero([each.condition is None for each in alarms]),
+        whole=np.flatnonzero([alarm.condition is None for alarm in alarms]),
     )
 
 
@@ -134,7 +134,7 @@ class Template:
     @cached_property
     def program(self) -> Ints:
         """The condition as ``models.solving.where`` read it, over slots."""
-        return where.program_of(self.condition, [slot(at) for at in range(len(self.bases))])
+        return where.program_of(self.condition, [slot(number) for number in range(len(self.bases))])
 
     @property
     def is_threshold(self) -> bool:
@@ -168,16 +168,16 @@ class Templates:
 
     def all(self) -> tuple[Template, ...]:
         """Return the templates of all conditions that were taken in."""
-        made = []
+        templates = []
         for shape, (alarms, rows) in self._found.items():
             slots: list[Comparison] = []
             condition = _with_slots(shape, slots)
-            bases = tuple(self.bases[each.expression] for each in slots)
-            ops = tuple(each.op for each in slots)
+            bases = tuple(self.bases[comparison.expression] for comparison in slots)
+            ops = tuple(comparison.op for comparison in slots)
             parts = condition.parts if isinstance(condition, And) else (condition,)
             written = shape.parts if isinstance(shape, And) else (shape,)
-            texts = _distinct([text_of(each) for each in written])
-            made.append(
+            texts = _distinct([text_of(part) for part in written])
+            templates.append(
                 Template(
                     condition,
                     bases,
@@ -188,7 +188,7 @@ class Templates:
                     tuple(map(Conjunct, parts, texts)),
                 )
             )
-        return tuple(made)
+        return tuple(templates)
 
     def _without_constants(self, condition: Condition, constants: list[float]) -> Condition:
         if isinstance(condition, Comparison):
@@ -196,18 +196,18 @@ class Templates:
             self.bases.setdefault(base, len(self.bases))
             constants.append(constant)
             return Comparison(base, op)
-        parts = (self._without_constants(each, constants) for each in condition.parts)
+        parts = (self._without_constants(part, constants) for part in condition.parts)
         return replace(condition, parts=tuple(parts))
 
 
 def _distinct(texts: list[str]) -> list[str]:
     """Return texts, those that come again with their number: parts may differ in constants."""
     seen: dict[str, int] = {}
-    found = []
-    for each in texts:
-        seen[each] = seen.get(each, 0) + 1
-        found.append(each if seen[each] == 1 else f"{each} ({seen[each]})")
-    return found
+    labels = []
+    for text in texts:
+        seen[text] = seen.get(text, 0) + 1
+        labels.append(text if seen[text] == 1 else f"{text} ({seen[text]})")
+    return labels
 
 
 def text_of(condition: Condition) -> str:
@@ -223,7 +223,7 @@ def _with_slots(condition: Condition, slots: list[Comparison]) -> Condition:
     if isinstance(condition, Comparison):
         slots.append(condition)
         return Comparison(slot(len(slots) - 1), condition.op)
-    return replace(condition, parts=tuple(_with_slots(each, slots) for each in condition.parts))
+    return replace(condition, parts=tuple(_with_slots(part, slots) for part in condition.parts))
 
 
 def slot(number: int) -> Attribute:
@@ -236,8 +236,8 @@ def _flat(condition: Condition) -> Condition:
     if isinstance(condition, Comparison):
         return condition
     parts: list[Condition] = []
-    for each in map(_flat, condition.parts):
-        parts += each.parts if isinstance(each, type(condition)) else [each]
+    for part in map(_flat, condition.parts):
+        parts += part.parts if isinstance(part, type(condition)) else [part]
     return parts[0] if len(parts) == 1 else replace(condition, parts=tuple(dict.fromkeys(parts)))
 
 
@@ -246,7 +246,7 @@ def slots_in(condition: Condition) -> list[int]:
     if isinstance(condition, Comparison):
         assert isinstance(condition.expression, Attribute)
         return [int(condition.expression.name)]
-    return [slot for each in condition.parts for slot in slots_in(each)]
+    return [slot for part in condition.parts for slot in slots_in(part)]
 
 
 MAX_KEPT = 4
@@ -268,10 +268,10 @@ class EntityRules:
     def of(self, entities: pa.Table) -> Mask:
         """Return which conditions are true of which entities, ``[conditions, entities]``."""
         n = entities.num_rows
-        columns = [entities.column(each).combine_chunks() for each in self.columns]
-        found, _ = self._matcher().match(columns, n_rows=n)
+        columns = [entities.column(column).combine_chunks() for column in self.columns]
+        matches, _ = self._matcher().match(columns, n_rows=n)
         allowed = np.zeros((self.program.n_rules, n), np.bool_)
-        allowed[found.rules, found.rows] = True
+        allowed[matches.rules, matches.rows] = True
         return allowed
 
     def _matcher(self) -> Matcher:

@@ -51,31 +51,33 @@ class AlarmRanges(Step):
     samples: bool = True
     """Whether that has how values are spread, too."""
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return the shape of ranges by alarm and entity."""
-        return Shape((ALARM, DEFINITION, *given.keys), given.attributes)
+        return Shape((ALARM, DEFINITION, *shape.keys), shape.attributes)
 
-    def run(self, given: Keyed) -> Keyed:
+    def run(self, block: Keyed) -> Keyed:
         """Return the ranges."""
-        return self.watched(given)[0]
+        return self.watched(block)[0]
 
-    def watched(self, given: Keyed) -> tuple[Keyed, AlarmProfile | None]:
+    def watched(self, block: Keyed) -> tuple[Keyed, AlarmProfile | None]:
         """Return the ranges, and what was observed on the way if that is asked for."""
-        program, entities = self.program, given.entities
-        order = given.segments.by_time
-        segments = given.segments.take(order[~given.segments.is_tombstone[order]])
+        program, entities = self.program, block.entities
+        order = block.segments.by_time
+        segments = block.segments.take(order[~block.segments.is_tombstone[order]])
         n = max(int(segments.keys.max(initial=-1)) + 1, entities.num_rows)
         allowed = np.zeros((0, n), np.bool_) if program.keys is None else program.keys.of(entities)
         observing = Observing(program, segments, samples=self.samples) if self.watches else None
         tally = Tally() if observing is None else observing.tally
         sweep = Sweep(program, segments, allowed, self.plan, tally)
-        found = sweep.run() if observing is None else observing.run(sweep, self.plan)
-        codes = found.alarms * n + segments.keys[found.rows]
-        known, keys = np.unique(codes, return_inverse=True)
-        begun = segments.take(found.rows).cut(found.lo, found.hi)
-        ranges = replace(begun, keys=keys, is_point=found.is_point)
-        made = Keyed(ranges, self._named(known // n, entities.take(pa.array(known % n))))
-        return made, None if observing is None else observing.profile
+        hits = sweep.run() if observing is None else observing.run(sweep, self.plan)
+        codes = hits.alarms * n + segments.keys[hits.rows]
+        distinct_codes, keys = np.unique(codes, return_inverse=True)
+        begun = segments.take(hits.rows).cut(hits.lo, hits.hi)
+        ranges = replace(begun, keys=keys, is_point=hits.is_point)
+        result = Keyed(
+            ranges, self._named(distinct_codes // n, entities.take(pa.array(distinct_codes % n)))
+        )
+        return result, None if observing is None else observing.profile
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what is wanted, and what is compared."""
@@ -83,14 +85,14 @@ class AlarmRanges(Step):
 
     def are_asked(self, ranges: pa.Table) -> Mask:
         """Return which ranges are of alarms that are still what they were, ``[n]``."""
-        known = distinct(self.program.definitions)
-        return np.isin(ranges.column(DEFINITION).to_numpy(), known)
+        definitions = distinct(self.program.definitions)
+        return np.isin(ranges.column(DEFINITION).to_numpy(), definitions)
 
     def _named(self, alarms: np.ndarray, entities: pa.Table) -> pa.Table:
         names = pa.array(self.program.names, pa.string()).take(pa.array(alarms))
         columns = {ALARM: names, DEFINITION: pa.array(self.program.definitions[alarms])}
-        own = dict(zip(entities.column_names, entities.columns, strict=True))
-        return pa.table(columns | own)
+        entity_columns = dict(zip(entities.column_names, entities.columns, strict=True))
+        return pa.table(columns | entity_columns)
 
     def __str__(self) -> str:
         n = len(self.program.names)
@@ -140,40 +142,46 @@ class Observing:
         parts: list[Found] = []
         for template in self._program.templates:
             began = self.tally.clock()
-            own = list(sweep.of(template))
+            template_hits = list(sweep.of(template))
             counts = TemplateCounts(
                 plan.get(template.text, TemplatePlan()).sharing,
                 len(self._segments),
-                sum(len(each.rows) for each in own),
+                sum(len(part.rows) for part in template_hits),
                 self.tally.clock() - began,
             )
-            known = templates.get(template.text)
-            templates[template.text] = counts if known is None else known.merged(counts)
-            parts += own
-        found = Found.joined([*parts, sweep.whole()])
+            before = templates.get(template.text)
+            templates[template.text] = counts if before is None else before.merged(counts)
+            parts += template_hits
+        hits = Found.joined([*parts, sweep.whole()])
         n = len(self._segments)
         if n:
             self.profile = AlarmProfile(n, 1, self.tally.costs, templates)
             if self._samples:
                 self._sample(n)
-        return found
+        return hits
 
     def _sample(self, n: int) -> None:
         """Look at a sample of segments: how values are spread, what conjuncts leave out."""
         rows = np.arange(0, n, max(SHARE, -(-n // SAMPLE)))
         part = self._segments.take(rows)
-        made, took = {}, {}
-        for at in self._most_asked:
+        bounds, took = {}, {}
+        for base in self._most_asked:
             began = self.tally.clock()
-            (made[at],) = bounds_of(part, [self._program.bases[at]])
-            took[at] = self.tally.clock() - began
+            (bounds[base],) = bounds_of(part, [self._program.bases[base]])
+            took[base] = self.tally.clock() - began
         length = in_seconds(part.hi - part.lo)
-        names = {at: str(self._program.bases[at]) for at in made}
+        names = {place: str(self._program.bases[place]) for place in bounds}
         self.profile = replace(
             self.profile,
-            values={names[at]: ValueSketch.of(each.low, each.high) for at, each in made.items()},
-            coefs={names[at]: CoefHistogram.of(each.coefs, length) for at, each in made.items()},
-            outcomes=self._outcomes(made, took, len(rows)),
+            values={
+                names[place]: ValueSketch.of(limits.low, limits.high)
+                for place, limits in bounds.items()
+            },
+            coefs={
+                names[place]: CoefHistogram.of(limits.coefs, length)
+                for place, limits in bounds.items()
+            },
+            outcomes=self._outcomes(bounds, took, len(rows)),
         )
 
     @property
@@ -182,31 +190,33 @@ class Observing:
         weights = np.zeros(len(self._program.bases))
         for template in self._program.templates:
             np.add.at(weights, list(template.bases), len(template))
-        found: list[int] = np.argsort(-weights, kind="stable")[:MOST_BASES].tolist()
-        return found
+        bases: list[int] = np.argsort(-weights, kind="stable")[:MOST_BASES].tolist()
+        return bases
 
     def _outcomes(
-        self, made: dict[int, Bounds], took: dict[int, int], n: int
+        self, bounds: dict[int, Bounds], took: dict[int, int], n: int
     ) -> dict[str, FilterProfile]:
         """Return which conjuncts leave out which of the sampled segments, by template."""
         ordered = [
-            each
-            for each in self._program.templates
-            if len(each.conjuncts) > 1 and {*each.bases} <= {*made}
+            candidate
+            for candidate in self._program.templates
+            if len(candidate.conjuncts) > 1 and {*candidate.bases} <= {*bounds}
         ]
-        found = {}
+        profiles = {}
         every = np.arange(n)
-        for template in sorted(ordered, key=lambda each: -len(each))[:MOST_ORDERED]:
+        for template in sorted(ordered, key=lambda candidate: -len(candidate))[:MOST_ORDERED]:
             drops = np.zeros((n, len(template.conjuncts)), np.bool_)
             ns = np.zeros(len(template.conjuncts))
-            for at, each in enumerate(template.conjuncts):
+            for number, conjunct in enumerate(template.conjuncts):
                 began = self.tally.clock()
-                drops[:, at] = ~covered(template, each.condition, every, made.__getitem__)
-                ns[at] = self.tally.clock() - began
-                ns[at] += sum(took[template.bases[slot]] for slot in slots_in(each.condition))
-            texts = tuple(each.text for each in template.conjuncts)
+                drops[:, number] = ~covered(template, conjunct.condition, every, bounds.__getitem__)
+                ns[number] = self.tally.clock() - began
+                ns[number] += sum(
+                    took[template.bases[slot]] for slot in slots_in(conjunct.condition)
+                )
+            texts = tuple(part.text for part in template.conjuncts)
             costs = CostSums.of_calls(np.full(len(texts), float(n)), ns)
-            found[template.text] = FilterProfile.of_sample(
+            profiles[template.text] = FilterProfile.of_sample(
                 texts, drops, prob=n / len(self._segments), costs=costs
             )
-        return found
+        return profiles

@@ -103,12 +103,12 @@ class SameEntity:
         keys = self.left.shape.keys
         if left.entities is not right.entities and keys:  # of groups ids are other ones
             (left, right), _ = unified((left, right), (), keys)
-        found = joins.joined(
+        pairs = joins.joined(
             left.segments, right.segments, self.condition, names=self.names,
             asking=Asking(self.asks, tally),
         )  # fmt: skip
-        segments = plain(found.segments)
-        return Keyed(replace(segments, keys=found.left[segments.keys]), left.entities)
+        segments = plain(pairs.segments)
+        return Keyed(replace(segments, keys=pairs.left[segments.keys]), left.entities)
 
     def __str__(self) -> str:
         return f"join {' and '.join(self.names)}" + (
@@ -162,18 +162,18 @@ Node = Input | Unary | SameEntity | OtherEntities
 def joined_names(left: Node, right: Node, names: tuple[str, str]) -> tuple[str, ...]:
     """Return the attributes of a join."""
     return tuple(
-        f"{name}_{each}"
+        f"{name}_{attribute}"
         for name, side in zip(names, (left, right), strict=True)
-        for each in side.shape.attributes
+        for attribute in side.shape.attributes
     )
 
 
 def sides_of(node: SameEntity | OtherEntities) -> dict[str, tuple[int, str]]:
     """Return for each attribute of a join the side that it is of, and its name there."""
     return {
-        f"{name}_{each}": (at, each)
-        for at, (name, side) in enumerate(zip(node.names, (node.left, node.right), strict=True))
-        for each in side.shape.attributes
+        f"{name}_{attribute}": (place, attribute)
+        for place, (name, side) in enumerate(zip(node.names, (node.left, node.right), strict=True))
+        for attribute in side.shape.attributes
     }
 
 
@@ -190,12 +190,12 @@ def with_inputs(
         changed: gives steps that stand instead of its own; None leaves them.
     """
 
-    def change(part: Node, own: tuple[Node, ...]) -> Node:
+    def change(part: Node, children: tuple[Node, ...]) -> Node:
         if isinstance(part, Input):
             return inputs[part.at]
         if isinstance(part, Unary) and changed is not None:
             part = replace(part, step=changed(part.step))
-        return over(part, own)
+        return over(part, children)
 
     return rebuilt(node, change)
 
@@ -203,22 +203,22 @@ def with_inputs(
 def asking(node: Node, asks: Mapping[str, tuple[str, ...]]) -> Node:
     """Return a graph of which some joins, by their texts, ask these sides before."""
 
-    def change(part: Node, own: tuple[Node, ...]) -> Node:
+    def change(part: Node, children: tuple[Node, ...]) -> Node:
         if isinstance(part, SameEntity):
             part = replace(part, asks=asks.get(str(part), part.asks))
         elif isinstance(part, OtherEntities):
             part = replace(part, step=replace(part.step, asks=asks.get(str(part), part.step.asks)))
-        return over(part, own)
+        return over(part, children)
 
     return rebuilt(node, change)
 
 
 def rebuilt(node: Node, change: Callable[[Node, tuple[Node, ...]], Node]) -> Node:
     """Return a graph of changed parts: ``change`` gets each part, and what it is to read."""
-    made: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     for part in parts(node):
-        made[id(part)] = change(part, tuple(made[id(each)] for each in below(part)))
-    return made[id(node)]
+        nodes[id(part)] = change(part, tuple(nodes[id(child)] for child in below(part)))
+    return nodes[id(node)]
 
 
 def over(part: Node, read: Sequence[Node]) -> Node:
@@ -246,12 +246,12 @@ def parts(node: Node) -> Iterator[Node]:
     """Yield the parts of a graph, each once, behind those that it reads."""
     seen: set[int] = set()
 
-    def visit(each: Node) -> Iterator[Node]:
-        if id(each) not in seen:
-            seen.add(id(each))
-            for part in below(each):
+    def visit(parent: Node) -> Iterator[Node]:
+        if id(parent) not in seen:
+            seen.add(id(parent))
+            for part in below(parent):
                 yield from visit(part)
-            yield each
+            yield parent
 
     return visit(node)
 
@@ -265,15 +265,15 @@ def is_crossing(node: Node) -> bool:
 
 def told_bounds(node: Node) -> str:
     """Return the bounds that a graph was given, in words."""
-    steps = (each.step for each in parts(node) if isinstance(each, Unary))
-    return "; ".join(str(each) for each in steps if isinstance(each, Within))
+    steps = (part.step for part in parts(node) if isinstance(part, Unary))
+    return "; ".join(str(step) for step in steps if isinstance(step, Within))
 
 
 def sees_entities(node: Node) -> bool:
     """Return whether a step needs all segments of an entity at once."""
     return any(
-        isinstance(each, SameEntity) or (isinstance(each, Unary) and each.step.scope != "segment")
-        for each in parts(node)
+        isinstance(part, SameEntity) or (isinstance(part, Unary) and part.step.scope != "segment")
+        for part in parts(node)
     )
 
 
@@ -289,11 +289,11 @@ def lag(node: Node) -> int:
 
 def _longest(node: Node, attribute: str) -> int:
     """Return the greatest sum of an attribute of steps."""
-    found: dict[int, int] = {}
-    for each in parts(node):
-        own = getattr(each.step, attribute) if isinstance(each, Unary) else 0
-        found[id(each)] = own + max((found[id(part)] for part in below(each)), default=0)
-    return found[id(node)]
+    longest: dict[int, int] = {}
+    for parent in parts(node):
+        amount = getattr(parent.step, attribute) if isinstance(parent, Unary) else 0
+        longest[id(parent)] = amount + max((longest[id(part)] for part in below(parent)), default=0)
+    return longest[id(node)]
 
 
 class Watch:
@@ -307,7 +307,7 @@ class Watch:
         """Return what takes note of the work of a join."""
         return UNTOLD
 
-    def saw(self, what: object, given: Sequence[Keyed], found: Keyed | Rows) -> None:
+    def saw(self, what: object, inputs: Sequence[Keyed], output: Keyed | Rows) -> None:
         """Take note of what came out of a step, or of a join."""
 
 
@@ -321,26 +321,30 @@ def run(node: Node, inputs: Sequence[Keyed], watch: Watch = UNWATCHED) -> Keyed 
 
 def every(node: Node, inputs: Sequence[Keyed], watch: Watch = UNWATCHED) -> dict[int, Keyed | Rows]:
     """Return what comes out of each part of a graph, by its id; ``watch`` looks on."""
-    found: dict[int, Keyed | Rows] = {}
-    for each in parts(node):
-        if isinstance(each, Input):
-            found[id(each)] = inputs[each.at]
+    outputs: dict[int, Keyed | Rows] = {}
+    for parent in parts(node):
+        if isinstance(parent, Input):
+            outputs[id(parent)] = inputs[parent.at]
             continue
-        given = [_segments(found[id(part)]) for part in below(each)]
-        match each:
+        arguments = [_segments(outputs[id(part)]) for part in below(parent)]
+        match parent:
             case Unary(step):
                 with watch.on(step):
-                    found[id(each)] = step.run(*given)
+                    outputs[id(parent)] = step.run(*arguments)
             case SameEntity() | OtherEntities():
-                with watch.on(each):
-                    found[id(each)] = each.run(given[0], given[1], watch.tally(each))
-        watch.saw(each.step if isinstance(each, Unary) else each, given, found[id(each)])
-    return found
+                with watch.on(parent):
+                    outputs[id(parent)] = parent.run(
+                        arguments[0], arguments[1], watch.tally(parent)
+                    )
+        watch.saw(
+            parent.step if isinstance(parent, Unary) else parent, arguments, outputs[id(parent)]
+        )
+    return outputs
 
 
-def _segments(found: Keyed | Rows) -> Keyed:
-    assert isinstance(found, Keyed)  # nothing is built on rows
-    return found
+def _segments(output: Keyed | Rows) -> Keyed:
+    assert isinstance(output, Keyed)  # nothing is built on rows
+    return output
 
 
 # -- what tasks run -------------------------------------------------------------------------------
@@ -377,9 +381,9 @@ def newest(tables: Iterable[pa.Table], layout: Layout, version: str) -> Iterator
         version: the one that says which was written later.
     """
     for table in tables:
-        given = keyed(table, layout)
-        found = revisions.newest(given.segments, table.column(version).to_numpy())
-        yield from _batches(Keyed(found, given.entities), table)
+        block = keyed(table, layout)
+        segments = revisions.newest(block.segments, table.column(version).to_numpy())
+        yield from _batches(Keyed(segments, block.entities), table)
 
 
 def spans(
@@ -396,17 +400,17 @@ def spans(
     """
     for table in tables:
         ids, _ = entity_ids(table, keys)
-        lo, last = (micros_of(table.column(each)) for each in ("lo", ends[-1]))
+        lo, last = (micros_of(table.column(column)) for column in ("lo", ends[-1]))
         if revisions.overlap(ids, lo, last):
             yield from table.to_batches()
             continue
         order = np.lexsort((lo, ids))
         lasts = order[timeline.is_last(ids[order])]
-        found = table.take(pa.array(order[timeline.is_first(ids[order])]))
-        for each in ends:
-            values = table.column(each).take(pa.array(lasts))
-            found = found.set_column(found.schema.get_field_index(each), each, values)
-        yield from found.combine_chunks().to_batches()
+        rows = table.take(pa.array(order[timeline.is_first(ids[order])]))
+        for name in ends:
+            values = table.column(name).take(pa.array(lasts))
+            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
+        yield from rows.combine_chunks().to_batches()
 
 
 def stepped(
@@ -421,7 +425,7 @@ def paired(
     table: pa.Table, step: DifferentEntities, shapes: tuple[Shape, Shape], n_groups: int
 ) -> pa.Table:
     """Return the pairs of a cell, whose segments say in ``CELL`` and ``SIDE`` where they are."""
-    every = _of_all(table, [each.layout for each in shapes])
+    every = _of_all(table, [shape.layout for shape in shapes])
     cell = table.column(CELL)[0].as_py()
     is_alone = step.is_self and cell // n_groups == cell % n_groups
     sides = None if is_alone else table.column(SIDE).to_numpy()
@@ -433,22 +437,24 @@ def _zone(table: pa.Table) -> str | None:
     return None if table.column("lo").type.tz is None else "UTC"
 
 
-def _batches(found: Keyed | Rows, table: pa.Table) -> list[pa.RecordBatch]:
+def _batches(results: Keyed | Rows, table: pa.Table) -> list[pa.RecordBatch]:
     """Return results as batches, with timestamps like those of what they come from."""
-    made: list[pa.RecordBatch] = result_table(found, _zone(table)).combine_chunks().to_batches()
-    return made
+    batches: list[pa.RecordBatch] = (
+        result_table(results, _zone(table)).combine_chunks().to_batches()
+    )
+    return batches
 
 
 def _inputs(table: pa.Table, layouts: Sequence[Layout]) -> list[Keyed]:
     if len(layouts) == 1:
         return [keyed(table, layouts[0])]
     every, side = _of_all(table, layouts), table.column(SIDE).to_numpy()
-    return [every.of(np.flatnonzero(side == at), each) for at, each in enumerate(layouts)]
+    return [every.of(np.flatnonzero(side == place), layout) for place, layout in enumerate(layouts)]
 
 
 def _of_all(table: pa.Table, layouts: Sequence[Layout]) -> Keyed:
     """Return the segments of several inputs, with the attributes of all."""
-    attributes = tuple(dict.fromkeys(name for each in layouts for name in each.attributes))
+    attributes = tuple(dict.fromkeys(name for layout in layouts for name in layout.attributes))
     return keyed(table, Layout(layouts[0].keys, attributes))
 
 
@@ -496,26 +502,24 @@ def required(node: Node, values: Values | None = None) -> Precision:
         >>> required(Unary(within, highest)).bounds
         {0: {'price': Bound(value=0.01, is_relative=True)}}
     """
-    found: Found = {}
+    bounds: Found = {}
     any_values: dict[int, frozenset[str]] = {}
-    given = values or {}
+    assumed = values or {}
     for part in parts(node):
         if not isinstance(part, Unary) or not isinstance(part.step, Within):
             continue
         certain = set()
         for name, bound in part.step.bounds.items():
-            known: Values = {}
             try:
-                each = inverted(part.of, {name: bound}, split=part.step.split)
+                input_bounds = inverted(part.of, {name: bound}, split=part.step.split)
                 certain.add(name)
             except OptionError as error:
-                if NEEDS not in error.facts or not given:
+                if NEEDS not in error.facts or not assumed:
                     raise
-                known = given
-                each = inverted(part.of, {name: bound}, known, split=part.step.split)
-            _keep(found, each, given)
+                input_bounds = inverted(part.of, {name: bound}, assumed, split=part.step.split)
+            _keep(bounds, input_bounds, assumed)
         any_values[id(part.step)] = frozenset(certain)
-    return Precision(_by_input(found), reads(node), any_values)
+    return Precision(_by_input(bounds), reads(node), any_values)
 
 
 def inverted(
@@ -527,27 +531,27 @@ def inverted(
     and errors as of ``required``.
     """
     inverter = _Inverter(values or {}, split=split)
-    found: Found = {}
+    bounds: Found = {}
     for name, bound in within.items():
-        _keep(found, inverter.output(node, name, bound), values or {})
-    return found
+        _keep(bounds, inverter.output(node, name, bound), values or {})
+    return bounds
 
 
 def reads(node: Node) -> dict[int, set[str]]:
     """Return for each input the attributes that anything in a graph reads."""
     wanted: dict[int, set[str]] = {id(node): {*node.shape.attributes}}
-    found: dict[int, set[str]] = {}
-    for each in reversed([*parts(node)]):
-        own = wanted[id(each)]
-        match each:
+    attributes: dict[int, set[str]] = {}
+    for parent in reversed([*parts(node)]):
+        wanted_here = wanted[id(parent)]
+        match parent:
             case Input(at):
-                found.setdefault(at, set()).update(own)
+                attributes.setdefault(at, set()).update(wanted_here)
             case Unary(step, of):
-                wanted.setdefault(id(of), set()).update(step.reads(own))
+                wanted.setdefault(id(of), set()).update(step.reads(wanted_here))
             case SameEntity() | OtherEntities():
-                for part, names in zip(below(each), _of_sides(each, own), strict=True):
+                for part, names in zip(below(parent), _of_sides(parent, wanted_here), strict=True):
                     wanted.setdefault(id(part), set()).update(names)
-    return found
+    return attributes
 
 
 def _of_sides(node: SameEntity | OtherEntities, wanted: set[str]) -> tuple[set[str], set[str]]:
@@ -555,9 +559,9 @@ def _of_sides(node: SameEntity | OtherEntities, wanted: set[str]) -> tuple[set[s
     sides = sides_of(node)
     names = set(wanted)
     if node.condition is not None:
-        names |= {each.replace(".", "_", 1) for each in expressions.attributes(node.condition)}
+        names |= {name.replace(".", "_", 1) for name in expressions.attributes(node.condition)}
     near = {*node.step.within} if isinstance(node, OtherEntities) else set()
-    one, other = ({sides[name][1] for name in names if sides[name][0] == at} for at in (0, 1))
+    one, other = ({sides[name][1] for name in names if sides[name][0] == side} for side in (0, 1))
     return one | near, other | near
 
 
@@ -583,15 +587,15 @@ class _Inverter:
             key: Bound(bound.value * shares[key] / gain * shrunk) for key, gain in gain_of.items()
         }
 
-    def _pace_of(self, at: int, name: str) -> float:
-        found = self._values.get(at, {}).get(name)
-        if found is None and self._split.needs_pace:
+    def _pace_of(self, place: int, name: str) -> float:
+        span = self._values.get(place, {}).get(name)
+        if span is None and self._split.needs_pace:
             msg = (
                 f"split={self._split.name!r} gives {name!r} a share by how fast it moves, which is "
                 "not known here; take split='equal'"
             )
             raise OptionError(msg, attribute=name, **{NEEDS: name})
-        return math.nan if found is None else found.pace
+        return math.nan if span is None else span.pace
 
     def _ranges(self, node: Node) -> Ranges:
         """Return the ranges of a part's attributes, as far as they are known."""
@@ -601,60 +605,68 @@ class _Inverter:
             case Unary(step, of):
                 return step.ranges(self._ranges(of))
             case SameEntity(left, right) | OtherEntities(left, right):
-                own = [self._ranges(left), self._ranges(right)]
+                ranges = [self._ranges(left), self._ranges(right)]
                 sides = sides_of(node).items()
-                return {name: own[at][each] for name, (at, each) in sides if each in own[at]}
+                return {
+                    name: ranges[side][attribute]
+                    for name, (side, attribute) in sides
+                    if attribute in ranges[side]
+                }
 
     def _kernels(self, node: Node) -> Mapping[str, Kernel]:
         """Return the kernel of each attribute that is a weighted integral of inputs."""
         match node:
             case Input(at, shape):
-                return {each: {((), at, each): {(): 1.0}} for each in shape.attributes}
+                return {
+                    attribute: {((), at, attribute): {(): 1.0}} for attribute in shape.attributes
+                }
             case Unary(step, of):
                 return step.kernels(self._kernels(of))
             case SameEntity(left, right) | OtherEntities(left, right):
-                own = [self._kernels(left), self._kernels(right)]
-                found = {
-                    name: (at, own[at][each])
-                    for name, (at, each) in sides_of(node).items()
-                    if each in own[at]
+                sides = [self._kernels(left), self._kernels(right)]
+                kernels = {
+                    name: (side, sides[side][attribute])
+                    for name, (side, attribute) in sides_of(node).items()
+                    if attribute in sides[side]
                 }
                 if isinstance(node, SameEntity):  # errors of one input may cancel
-                    return {name: kernel for name, (_, kernel) in found.items()}
-                return {name: gains_of_side(kernel, at) for name, (at, kernel) in found.items()}
+                    return {name: kernel for name, (_, kernel) in kernels.items()}
+                return {
+                    name: gains_of_side(kernel, side) for name, (side, kernel) in kernels.items()
+                }
 
     def _back(self, node: Node, within: Bounds) -> Found:
         """Return bounds of inputs for those of a part's attributes, a step at a time."""
-        found: Found = {}
+        bounds: Found = {}
         if not within:
-            return found
+            return bounds
         match node:
             case Input(at):
-                found = {(at, name): bound for name, bound in within.items()}
+                bounds = {(at, name): bound for name, bound in within.items()}
             case Unary(step, of):
                 within_below = step.back(within, self._ranges(of), split=self._split)
-                found = self._back(of, within_below)
+                bounds = self._back(of, within_below)
             case SameEntity() | OtherEntities():
                 sides = sides_of(node)
                 for side, part in enumerate(below(node)):
-                    own = {
+                    side_bounds = {
                         sides[name][1]: bound
                         for name, bound in within.items()
                         if sides[name][0] == side
                     }
-                    _keep(found, self._back(part, own), self._values)
-        return found
+                    _keep(bounds, self._back(part, side_bounds), self._values)
+        return bounds
 
 
-def _keep(found: Found, more: Mapping[tuple[int, str], Bound], values: Values) -> None:
+def _keep(bounds: Found, more: Mapping[tuple[int, str], Bound], values: Values) -> None:
     """Take the lesser bound of each attribute."""
-    for (at, name), bound in more.items():
-        before = found.get((at, name), bound)
-        found[at, name] = tighter(name, before, bound, {**values.get(at, {})})
+    for (place, name), bound in more.items():
+        before = bounds.get((place, name), bound)
+        bounds[place, name] = tighter(name, before, bound, {**values.get(place, {})})
 
 
-def _by_input(found: Found) -> dict[int, dict[str, Bound]]:
-    made: dict[int, dict[str, Bound]] = {}
-    for (at, name), bound in found.items():
-        made.setdefault(at, {})[name] = bound
-    return made
+def _by_input(bounds: Found) -> dict[int, dict[str, Bound]]:
+    by_input: dict[int, dict[str, Bound]] = {}
+    for (place, name), bound in bounds.items():
+        by_input.setdefault(place, {})[name] = bound
+    return by_input

@@ -1,4 +1,4 @@
-"""Which of several segments count: the newest on each instant; what early results take back.
+"""Versions of segments: the newest on each instant, and tombstones of early results.
 
 A result may be solved again for a range, and a tombstone says that there is nothing any more. So a
 later segment overrides earlier ones where it is valid. These go on behind it, unless a tombstone
@@ -100,9 +100,9 @@ def latest(segments: Segments, arrival: Ints) -> Segments:
     rows = np.arange(len(segments))
     nothing = np.zeros(len(segments))
     pieces = Pieces(segments.keys, numbers, rows, segments.lo, segments.ends, nothing)
-    found = extreme(functions, pieces, largest=True)
-    made = segments.take(found.rows).cut(found.lo, found.hi)
-    return made.cut(made.lo, np.where(made.is_point, made.lo, made.hi))
+    winners = extreme(functions, pieces, largest=True)
+    result = segments.take(winners.rows).cut(winners.lo, winners.hi)
+    return result.cut(result.lo, np.where(result.is_point, result.lo, result.hi))
 
 
 def living(segments: Segments) -> Segments:
@@ -110,7 +110,7 @@ def living(segments: Segments) -> Segments:
     return segments.take(~segments.is_tombstone)
 
 
-def with_retractions(segments: Segments, found: Ranges) -> Segments:
+def with_retractions(segments: Segments, ranges: Ranges) -> Segments:
     """Return solutions and a tombstone for each stretch of a segment that has none.
 
     What a selective operator gives for segments that replace others: results that it gave before
@@ -118,22 +118,22 @@ def with_retractions(segments: Segments, found: Ranges) -> Segments:
 
     Args:
         segments: what was solved.
-        found: where the condition holds.
+        ranges: where the condition holds.
     """
     rows = np.arange(len(segments))
-    after, before = np.concatenate([rows, found.rows]), np.concatenate([found.rows, rows])
-    starts = np.concatenate([segments.lo, found.ends])
-    stops = np.concatenate([found.lo, segments.ends])
+    after, before = np.concatenate([rows, ranges.rows]), np.concatenate([ranges.rows, rows])
+    starts = np.concatenate([segments.lo, ranges.ends])
+    stops = np.concatenate([ranges.lo, segments.ends])
     # Each stretch begins where the segment or a solution ended, and ends where the next one begins.
     first, last = np.lexsort((starts, after)), np.lexsort((stops, before))
     rows, lo, hi = after[first], starts[first], stops[last]
     kept = lo < hi
     nowhere = Ranges(rows[kept], lo[kept], hi[kept], np.zeros(int(kept.sum()), np.bool_))
-    together = Ranges.joined([found, nowhere])
+    together = Ranges.joined([ranges, nowhere])
     order = np.lexsort((together.lo, together.rows))
-    made = together.take(order).of(segments)
-    is_none = np.arange(len(order)) >= len(found.rows)
-    return replace(made, is_tombstone=made.is_tombstone | is_none[order])
+    result = together.take(order).of(segments)
+    is_none = np.arange(len(order)) >= len(ranges.rows)
+    return replace(result, is_tombstone=result.is_tombstone | is_none[order])
 
 
 # -- early results --------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def layout_of(columns: Sequence[str], version: str | None = None) -> tuple[Layou
     elif version not in columns:
         raise QueryError(f"models.read: {unknown('version', version, columns)}", version=version)
     beside = {version, VALIDATED} if are_early and version == VERSION else {version}
-    return Layout.of([each for each in columns if each not in beside]), version
+    return Layout.of([column for column in columns if column not in beside]), version
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def revised(
         shape: what they are.
         keys: the columns that say the entity.
     """
-    tables = [each for each in (before, now) if each is not None]
+    tables = [table for table in (before, now) if table is not None]
     both = pa.concat_tables(tables).combine_chunks()
     n_before = 0 if before is None else len(before)
     ids, first = entity_ids(both, keys)
@@ -221,24 +221,26 @@ def revised(
     if shape.kind != "segments":
         rows = rows.append_column(TOMB, pa.array(np.zeros(len(rows), np.bool_)))
     names = both.select(list(keys)).take(pa.array(first))
-    tombs = [_tombstones(names, each, shape, rows.schema) for each in (pieces.take(is_gone), lost)]
+    tombs = [
+        _tombstones(names, ranges, shape, rows.schema) for ranges in (pieces.take(is_gone), lost)
+    ]
     return Revised(pa.concat_tables([rows, *tombs]), places - n_before)
 
 
 def _pieces(results: pa.Table, ids: Ints, shape: Shape) -> Segments:
     """Return the ranges of results as segments without attributes."""
-    lo, hi = (micros_of(results.column(each)) for each in BOUNDS[shape.kind])
+    lo, hi = (micros_of(results.column(name)) for name in BOUNDS[shape.kind])
     return Segments(ids, lo, lo, hi, np.equal(lo, hi), np.zeros(len(ids), np.bool_), {}, {})
 
 
 def _are_equal(columns: pa.Table, one: Indices, other: Indices) -> Mask:
     """Return which pairs of rows say the same."""
-    found = np.ones(len(one), np.bool_)
+    is_equal = np.ones(len(one), np.bool_)
     for column in columns.columns:
         values = _bits(column)
         is_same = values[one] == values[other]
-        found &= is_same if is_same.ndim == 1 else is_same.all(axis=1)
-    return found
+        is_equal &= is_same if is_same.ndim == 1 else is_same.all(axis=1)
+    return is_equal
 
 
 def _bits(column: pa.ChunkedArray) -> NDArray[Any]:
@@ -250,11 +252,11 @@ def _bits(column: pa.ChunkedArray) -> NDArray[Any]:
     return values.view(np.int64) if values.dtype == np.float64 else values
 
 
-def _uncovered(given: Segments, others: Segments) -> Segments:
+def _uncovered(ranges: Segments, others: Segments) -> Segments:
     """Return the stretches of some ranges that no other range of their entity covers."""
-    pairs = joins.same_entity(given, others)
+    pairs = joins.same_entity(ranges, others)
     covered = Ranges(pairs.left, pairs.lo, pairs.hi, np.zeros(len(pairs.left), np.bool_))
-    every = with_retractions(given, covered)
+    every = with_retractions(ranges, covered)
     return every.take(every.is_tombstone)
 
 
@@ -272,7 +274,9 @@ def _tombstones(names: pa.Table, lost: Segments, shape: Shape, schema: pa.Schema
     flags = {TOMB: np.ones(len(lost), np.bool_)}
     if shape.kind == "segments":
         times["origin"], flags["is_point"] = lost.lo, lost.is_point
-    columns |= {name: instants_of(each, schema.field(name).type.tz) for name, each in times.items()}
-    columns |= {name: pa.array(each) for name, each in flags.items()}
-    every = [columns.get(each.name, pa.nulls(len(lost), each.type)) for each in schema]
+    columns |= {
+        name: instants_of(micros, schema.field(name).type.tz) for name, micros in times.items()
+    }
+    columns |= {name: pa.array(flag) for name, flag in flags.items()}
+    every = [columns.get(field.name, pa.nulls(len(lost), field.type)) for field in schema]
     return pa.Table.from_arrays(every, schema=schema)

@@ -37,8 +37,8 @@ MICROS = 1e-6
 
 def in_seconds(micros: Ints) -> Floats:
     """Return lengths of time in microseconds as seconds, as every reader computes them."""
-    found: Floats = np.multiply(micros, MICROS)
-    return found
+    seconds: Floats = np.multiply(micros, MICROS)
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,16 @@ class Segments:
 
     def _changed(self, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
         """Return segments all of whose arrays are changed."""
-        made: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             is_array = isinstance(value, np.ndarray)
-            made[field.name] = (
-                change(value) if is_array else {name: change(each) for name, each in value.items()}
+            arrays[field.name] = (
+                change(value)
+                if is_array
+                else {name: change(array) for name, array in value.items()}
             )
-        return replace(self, **made)
+        return replace(self, **arrays)
 
     @property
     def ends(self) -> Ints:
@@ -114,8 +116,8 @@ class Segments:
     @property
     def solid(self) -> Mask:
         """Which segments have a length and a model: no points, no tombstones, ``[n]``."""
-        found: Mask = ~self.is_point & ~self.is_tombstone
-        return found
+        is_solid: Mask = ~self.is_point & ~self.is_tombstone
+        return is_solid
 
     def under(self, mask: Mask) -> Self:
         """Return the segments under a mask; themselves if that is all of them."""
@@ -163,9 +165,11 @@ class Layout:
         Raises:
             QueryError: a column of segments is not there.
         """
-        attributes = tuple(each.removeprefix(COEF) for each in columns if each.startswith(COEF))
-        wanted = [*RESERVED, *(ERR + each for each in attributes)]
-        missing = [each for each in wanted if each not in columns]
+        attributes = tuple(
+            column.removeprefix(COEF) for column in columns if column.startswith(COEF)
+        )
+        wanted = [*RESERVED, *(ERR + attribute for attribute in attributes)]
+        missing = [column for column in wanted if column not in columns]
         if missing or not attributes:
             lacking = ", ".join(missing) or f"{COEF}<attribute>"
             msg = (
@@ -173,13 +177,16 @@ class Layout:
                 f"{ERR}<attribute> for each attribute; missing: {lacking}; got {', '.join(columns)}"
             )
             raise QueryError(msg, missing=missing, columns=list(columns))
-        known = {*RESERVED, *(prefix + each for prefix in (COEF, ERR) for each in attributes)}
-        return cls(tuple(each for each in columns if each not in known), attributes)
+        reserved = {
+            *RESERVED,
+            *(prefix + attribute for prefix in (COEF, ERR) for attribute in attributes),
+        }
+        return cls(tuple(column for column in columns if column not in reserved), attributes)
 
     @property
     def columns(self) -> list[str]:
         """All columns in their order."""
-        pairs = [(COEF + each, ERR + each) for each in self.attributes]
+        pairs = [(COEF + attribute, ERR + attribute) for attribute in self.attributes]
         return [*self.keys, *RESERVED, *(name for pair in pairs for name in pair)]
 
 
@@ -198,8 +205,8 @@ class Keyed:
     def of(self, rows: Indices, layout: Layout) -> Keyed:
         """Return some of the segments, with the attributes of a layout."""
         taken = self.segments.take(rows)
-        coefs = {each: taken.coefs[each] for each in layout.attributes}
-        errors = {each: taken.errors[each] for each in layout.attributes}
+        coefs = {attribute: taken.coefs[attribute] for attribute in layout.attributes}
+        errors = {attribute: taken.errors[attribute] for attribute in layout.attributes}
         return Keyed(replace(taken, coefs=coefs, errors=errors), self.entities)
 
     @property
@@ -211,24 +218,28 @@ class Keyed:
 def keyed(table: pa.Table, layout: Layout) -> Keyed:
     """Return the segments of a table in its order, entities numbered as they come."""
     ids, first = entity_ids(table, layout.keys)
-    coefs = {each: list_matrix(table.column(COEF + each)) for each in layout.attributes}
-    errors = {each: _floats_of(table.column(ERR + each)) for each in layout.attributes}
-    origin, lo, hi = (micros_of(table.column(each)) for each in TIMES)
-    is_point, is_tombstone = (_flags_of(table.column(each)) for each in FLAGS)
+    coefs = {
+        attribute: list_matrix(table.column(COEF + attribute)) for attribute in layout.attributes
+    }
+    errors = {
+        attribute: _floats_of(table.column(ERR + attribute)) for attribute in layout.attributes
+    }
+    origin, lo, hi = (micros_of(table.column(name)) for name in TIMES)
+    is_point, is_tombstone = (_flags_of(table.column(name)) for name in FLAGS)
     segments = Segments(ids, origin, lo, hi, is_point, is_tombstone, coefs, errors)
     return Keyed(segments, table.select(list(layout.keys)).take(pa.array(first)))
 
 
-def table_of(given: Keyed, zone: str | None) -> pa.Table:
+def table_of(block: Keyed, zone: str | None) -> pa.Table:
     """Return segments as rows.
 
     Args:
-        given: segments and their entities.
+        block: segments and their entities.
         zone: the time zone of timestamps, which says what they are and changes no instant; None is
             for timestamps without one.
     """
-    segments = given.segments
-    columns = dict(zip(given.entities.column_names, given.names.columns, strict=True))
+    segments = block.segments
+    columns = dict(zip(block.entities.column_names, block.names.columns, strict=True))
     for name, micros in zip(TIMES, (segments.origin, segments.lo, segments.hi), strict=True):
         columns[name] = instants_of(micros, zone)
     for name, flags in zip(FLAGS, (segments.is_point, segments.is_tombstone), strict=True):
@@ -249,8 +260,8 @@ def ends_of(table: pa.Table | None) -> Ints:
 def plain(segments: Segments) -> Segments:
     """Return joined segments with the names that columns have: ``s_x`` instead of ``s.x``."""
 
-    def named(given: dict[str, Floats]) -> dict[str, Floats]:
-        return {name.replace(".", "_", 1): each for name, each in given.items()}
+    def named(values: dict[str, Floats]) -> dict[str, Floats]:
+        return {name.replace(".", "_", 1): array for name, array in values.items()}
 
     return replace(segments, coefs=named({**segments.coefs}), errors=named({**segments.errors}))
 
@@ -283,13 +294,13 @@ def entity_numbers(table: pa.Table, keys: Sequence[str]) -> Ints:
 
 def codes_by(table: pa.Table, keys: Sequence[str]) -> Ints:
     """Return a code for the keys of each row, the same wherever they are; two may have one."""
-    found = np.zeros(table.num_rows, np.uint64)
-    for each in keys:
-        encoded = _encoded(table.column(each))
-        own = _hashes(encoded.dictionary)[encoded.indices.to_numpy(zero_copy_only=False)]
-        found = (found ^ own) * _FACTOR
-        found ^= found >> np.uint64(32)
-    return found.view(np.int64)
+    codes = np.zeros(table.num_rows, np.uint64)
+    for key in keys:
+        encoded = _encoded(table.column(key))
+        hashes = _hashes(encoded.dictionary)[encoded.indices.to_numpy(zero_copy_only=False)]
+        codes = (codes ^ hashes) * _FACTOR
+        codes ^= codes >> np.uint64(32)
+    return codes.view(np.int64)
 
 
 def _hashes(values: pa.Array) -> NDArray[np.uint64]:
@@ -304,53 +315,53 @@ def _hashes(values: pa.Array) -> NDArray[np.uint64]:
     places = np.arange(len(numbers)) - np.repeat(ends[:-1] - ends[0], size)
     powers = np.cumprod(np.full(int(size.max(initial=0)) + 1, _FACTOR))
     sums = np.append(np.uint64(0), np.cumsum((numbers + np.uint64(1)) * powers[places]))
-    found: NDArray[np.uint64] = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]]
-    return found
+    hashes: NDArray[np.uint64] = sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]]
+    return hashes
 
 
 def ids_together(tables: Sequence[pa.Table], keys: Sequence[str]) -> list[Ints]:
     """Number the entities of the rows of several tables alike, in the order in which they come."""
-    own = [each.select(list(keys)) for each in tables]
+    parts = [table.select(list(keys)) for table in tables]
     if not keys:  # a table without columns has no rows
-        return [np.zeros(len(each), np.int64) for each in tables]
-    ends = np.cumsum([len(each) for each in tables])
-    return list(np.split(entity_ids(pa.concat_tables(own), keys)[0], ends[:-1]))
+        return [np.zeros(len(table), np.int64) for table in tables]
+    ends = np.cumsum([len(table) for table in tables])
+    return list(np.split(entity_ids(pa.concat_tables(parts), keys)[0], ends[:-1]))
 
 
 def unified(
-    given: Sequence[Keyed], more: Sequence[pa.Table], keys: Sequence[str]
+    inputs: Sequence[Keyed], more: Sequence[pa.Table], keys: Sequence[str]
 ) -> tuple[list[Keyed], pa.Table]:
     """Return segments of several inputs with common ids, and what all entities are called.
 
     Args:
-        given: segments of each input.
+        inputs: segments of each input.
         more: keys of other entities that have an id, too.
         keys: the columns of keys, one at least.
     """
-    parts = [each.entities for each in given if len(each.entities)]
-    filled = [each.select(list(keys)) for each in (*parts, *more) if len(each)]
+    parts = [side.entities for side in inputs if len(side.entities)]
+    filled = [part.select(list(keys)) for part in (*parts, *more) if len(part)]
     if not filled:
-        return list(given), pa.table({each: [] for each in keys})
+        return list(inputs), pa.table({key: [] for key in keys})
     table = pa.concat_tables(filled)
     ids, first = entity_ids(table, keys)
-    names, found, at = table.take(pa.array(first)), [], 0
-    for each in given:
-        n = len(each.entities)
-        segments = replace(each.segments, keys=ids[at : at + n][each.segments.keys])
-        found.append(Keyed(segments, names))
-        at += n
-    return found, names
+    names, blocks, start = table.take(pa.array(first)), [], 0
+    for block in inputs:
+        n = len(block.entities)
+        segments = replace(block.segments, keys=ids[start : start + n][block.segments.keys])
+        blocks.append(Keyed(segments, names))
+        start += n
+    return blocks, names
 
 
-def in_key_order(given: Keyed) -> Keyed:
+def in_key_order(block: Keyed) -> Keyed:
     """Return segments whose entities are numbered by their keys, and not as they come."""
-    entities = given.entities
+    entities = block.entities
     if entities.num_columns == 0:
-        return given
-    order = pc.sort_indices(entities, [(each, "ascending") for each in entities.column_names])
+        return block
+    order = pc.sort_indices(entities, [(name, "ascending") for name in entities.column_names])
     number = np.empty(len(order), np.int64)
     number[order.to_numpy()] = np.arange(len(order))
-    segments = replace(given.segments, keys=number[given.segments.keys])
+    segments = replace(block.segments, keys=number[block.segments.keys])
     return Keyed(segments, entities.take(order))
 
 
@@ -364,20 +375,20 @@ def _encoded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def is_other_entity(table: pa.Table, keys: Sequence[str]) -> Mask:
     """Return which rows are of another entity than the row before; the first is, ``[n]``."""
-    found = np.zeros(table.num_rows, np.bool_)
-    found[:1] = True
-    for each in keys:
-        encoded = _encoded(table.column(each))
+    is_other = np.zeros(table.num_rows, np.bool_)
+    is_other[:1] = True
+    for key in keys:
+        encoded = _encoded(table.column(key))
         codes = encoded.indices.to_numpy(zero_copy_only=False)
-        found[1:] |= codes[1:] != codes[:-1]
-    return found
+        is_other[1:] |= codes[1:] != codes[:-1]
+    return is_other
 
 
 def micros_of(column: pa.ChunkedArray) -> Ints:
     """Return timestamps as microseconds since 1970."""
     micros = _whole(column).cast(pa.timestamp("us", getattr(column.type, "tz", None)))
-    found: Ints = micros.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return found
+    instants: Ints = micros.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return instants
 
 
 def instants_of(micros: Ints, zone: str | None) -> pa.Array:
@@ -387,7 +398,7 @@ def instants_of(micros: Ints, zone: str | None) -> pa.Array:
 
 def values_of(table: pa.Table, attributes: Iterable[str]) -> dict[str, Floats]:
     """Return columns as numbers, NaN where there is none."""
-    return {each: _floats_of(table.column(each)) for each in attributes}
+    return {name: _floats_of(table.column(name)) for name in attributes}
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -397,13 +408,13 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _floats_of(column: pa.ChunkedArray) -> Floats:
-    found: Floats = _whole(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return found
+    floats: Floats = _whole(column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    return floats
 
 
 def _flags_of(column: pa.ChunkedArray) -> Mask:
-    found: Mask = _whole(column).to_numpy(zero_copy_only=False).astype(np.bool_)
-    return found
+    flags: Mask = _whole(column).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return flags
 
 
 def list_matrix(column: pa.ChunkedArray) -> Floats:
@@ -421,10 +432,10 @@ def list_matrix(column: pa.ChunkedArray) -> Floats:
     size = max(int(n.max(initial=1)), 1)
     if n.size and flat.size == n.size * size:
         return flat.reshape(n.size, size)
-    found = np.zeros((n.size, size))
-    found[np.arange(size) < n[:, None]] = flat
-    found[n == 0] = np.nan
-    return found
+    matrix = np.zeros((n.size, size))
+    matrix[np.arange(size) < n[:, None]] = flat
+    matrix[n == 0] = np.nan
+    return matrix
 
 
 def _list_of(coefs: Floats) -> pa.ListArray:
@@ -443,8 +454,8 @@ BLOCK_ROWS = 1 << 18
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the batches of a task in tables of a size that pays."""
     pending: list[pa.RecordBatch] = []
-    for each in batches:
-        pending.append(each)
+    for batch in batches:
+        pending.append(batch)
         if sum(map(len, pending)) >= BLOCK_ROWS:
             yield pa.Table.from_batches(pending)
             pending = []
@@ -458,9 +469,9 @@ def entity_blocks(
     """Yield tables that have all rows of each entity in them, of rows that come by entity."""
     held: list[pa.Table] = []
     n, least = 0, block_rows
-    for each in tables:
-        held.append(each)
-        n += len(each)
+    for part in tables:
+        held.append(part)
+        n += len(part)
         if n < least:
             continue
         table = pa.concat_tables(held)
@@ -482,10 +493,10 @@ class Columns:
 
     def take(self, rows: Indices | Mask) -> Self:
         """Return the rows at places or under a mask, in that order."""
-        return type(self)(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return type(self)(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
         """Return the rows of several behind each other."""
-        names = [each.name for each in fields(cls)]
+        names = [field.name for field in fields(cls)]
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))

@@ -1,8 +1,8 @@
-"""What is done with segments, as values: a step says what comes out, and does it with arrays.
+"""Steps over segments, as values.
 
-``Step`` is the base class. ``scope`` says which segments a step has to see together: each by
-itself, all of an entity, or those of several entities. For the precision of results a step also
-says
+``Step`` is the base class. A step says what comes out of it, and computes it with arrays. ``scope``
+says which segments a step has to see together: each by itself, all of an entity, or those of
+several entities. For the precision of results a step also says
 
 * which attributes of its input it reads (``reads``), and in which ranges its values are;
 * how much of each input is in a linear output (``kernels``);
@@ -103,7 +103,7 @@ class Shape:
         """
         if self.kind == "segments":
             return
-        name = next((each for each in self.keys if each.lower() in self.times), None)
+        name = next((key for key in self.keys if key.lower() in self.times), None)
         if name is not None:
             msg = (
                 f"a key is called {name!r}, and results have a column {name.lower()!r} that says "
@@ -147,11 +147,11 @@ class Step:
     __slots__ = ()
     scope: ClassVar[Scope] = "segment"
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return what comes out."""
-        return given
+        return shape
 
-    def run(self, given: Keyed) -> Keyed | Rows:
+    def run(self, block: Keyed) -> Keyed | Rows:
         """Return the results of segments."""
         raise NotImplementedError
 
@@ -191,21 +191,21 @@ class Step:
         return within
 
 
-def with_keys(given: Keyed, keys: Sequence[str]) -> Segments:
+def with_keys(block: Keyed, keys: Sequence[str]) -> Segments:
     """Return segments that also have keys, which are numbers, as attributes.
 
     They are constant for an entity. One that is NULL is NaN, with which no comparison is true.
     """
-    segments = given.segments
+    segments = block.segments
     if not keys:
         return segments
     values = {
-        key: pc.cast(given.entities.column(key), pa.float64(), safe=False)
+        key: pc.cast(block.entities.column(key), pa.float64(), safe=False)
         .combine_chunks()
         .to_numpy(zero_copy_only=False)[segments.keys]
         for key in keys
     }
-    coefs = {name: each[:, None] for name, each in values.items()}
+    coefs = {name: column[:, None] for name, column in values.items()}
     errors = {name: np.zeros(len(segments)) for name in values}
     return replace(
         segments, coefs={**segments.coefs, **coefs}, errors={**segments.errors, **errors}
@@ -222,10 +222,10 @@ class Where(Step):
     keys: tuple[str, ...] = ()
     """Keys that it compares with attributes."""
 
-    def run(self, given: Keyed) -> Keyed:
+    def run(self, block: Keyed) -> Keyed:
         """Return the segments on these ranges."""
-        found = solutions(with_keys(given, self.keys), self.condition)
-        return Keyed(found.of(given.segments), given.entities)
+        ranges = solutions(with_keys(block, self.keys), self.condition)
+        return Keyed(ranges.of(block.segments), block.entities)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what is wanted, and what is compared."""
@@ -247,21 +247,21 @@ class Within(Step):
     ranges_said: Mapping[str, Range] = field(default_factory=dict)
     """Ranges that attributes of models are said to be in; see ``fitting.bounds``."""
 
-    def run(self, given: Keyed) -> Keyed:
+    def run(self, block: Keyed) -> Keyed:
         """Return the same, with errors that are not above bounds.
 
         What errors of inputs add up to may be more: that they cancel is seen only in all steps.
         """
-        segments = given.segments
+        segments = block.segments
         errors = {**segments.errors}
         for name, bound in self.bounds.items():
             if name in (self.any_values or ()) and not bound.is_relative:
                 errors[name] = np.minimum(errors[name], bound.value)
-        return Keyed(replace(segments, errors=errors), given.entities)
+        return Keyed(replace(segments, errors=errors), block.entities)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} within {bound}" for name, bound in self.bounds.items())
-        return told if self.split == EQUAL else f"{told}, shared by {self.split}"
+        bounds = ", ".join(f"{name} within {bound}" for name, bound in self.bounds.items())
+        return bounds if self.split == EQUAL else f"{bounds}, shared by {self.split}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,46 +276,51 @@ class Project(Step):
     @classmethod
     def onto(cls, *attributes: str) -> Project:
         """Keep some attributes."""
-        return cls({each: Attribute(each) for each in attributes}, {a: a for a in attributes})
+        return cls(
+            {attribute: Attribute(attribute) for attribute in attributes},
+            {a: a for a in attributes},
+        )
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return the shape with these attributes."""
-        return Shape(given.keys, tuple(self.columns))
+        return Shape(shape.keys, tuple(self.columns))
 
-    def run(self, given: Keyed) -> Keyed:
+    def run(self, block: Keyed) -> Keyed:
         """Return segments with these attributes."""
-        found = projected(with_keys(given, self.keys), self.columns)
-        return _in_range(Keyed(found, given.entities), self)
+        segments = projected(with_keys(block, self.keys), self.columns)
+        return _in_range(Keyed(segments, block.entities), self)
 
     def reads(self, wanted: set[str]) -> set[str]:
         """Return what the expressions read."""
-        return {name for each in wanted for name in names_in(self.columns[each])} - {*self.keys}
+        return {name for attribute in wanted for name in names_in(self.columns[attribute])} - {
+            *self.keys
+        }
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return the ranges of expressions."""
-        every = {name: range_of(each, below) for name, each in self.columns.items()}
-        return {name: each for name, each in every.items() if each is not None}
+        every = {name: range_of(expression, below) for name, expression in self.columns.items()}
+        return {name: span for name, span in every.items() if span is not None}
 
     def kernels(self, below: Kernels) -> Kernels:
         """Return those of weighted sums."""
-        weights = {name: weights_of(each) for name, each in self.columns.items()}
+        weights = {name: weights_of(expression) for name, expression in self.columns.items()}
         return {
-            name: combined_gains(each, below)
-            for name, each in weights.items()
-            if each is not None and set(each) <= set(below)
+            name: combined_gains(factors, below)
+            for name, factors in weights.items()
+            if factors is not None and set(factors) <= set(below)
         }
 
     def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:
         """Return the least bounds that expressions leave to what they read."""
-        found: dict[str, Bound] = {}
+        bounds: dict[str, Bound] = {}
         for name, bound in within.items():
             read = inverted_expression(self.columns[name], name, bound, below, split=split)
-            found = tightest(found, read, below)
-        return {name: each for name, each in found.items() if name not in self.keys}
+            bounds = tightest(bounds, read, below)
+        return {name: bound for name, bound in bounds.items() if name not in self.keys}
 
     def __str__(self) -> str:
-        told = (text if text == name else f"{text} AS {name}" for name, text in self.texts.items())
-        return f"select {', '.join(told)}"
+        texts = (text if text == name else f"{text} AS {name}" for name, text in self.texts.items())
+        return f"select {', '.join(texts)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +329,14 @@ class Sample(Step):
 
     every_us: int
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return rows."""
-        return Shape(given.keys, given.attributes, "samples")
+        return Shape(shape.keys, shape.attributes, "samples")
 
-    def run(self, given: Keyed) -> Rows:
+    def run(self, block: Keyed) -> Rows:
         """Return the values."""
-        found = integrals.sampled(given.segments, self.every_us)
-        return _in_range(Rows(found, given.entities), self)
+        samples = integrals.sampled(block.segments, self.every_us)
+        return _in_range(Rows(samples, block.entities), self)
 
     def __str__(self) -> str:
         return f"sample every {self.every_us * 1e-6:g} s"
@@ -343,31 +348,31 @@ class Changes(Step):
 
     scope: ClassVar[Scope] = "entity"
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return rows."""
-        return Shape(given.keys, given.attributes, "changes")
+        return Shape(shape.keys, shape.attributes, "changes")
 
-    def run(self, given: Keyed) -> Rows:
+    def run(self, block: Keyed) -> Rows:
         """Return the values with which ranges begin, and their ends."""
-        found = integrals.changes(given.segments)
-        return _in_range(Rows(found.starts, given.entities, found.ends), self)
+        changes = integrals.changes(block.segments)
+        return _in_range(Rows(changes.starts, block.entities, changes.ends), self)
 
     def __str__(self) -> str:
         return "changes only"
 
 
-def result_table(found: Keyed | Rows, zone: str | None) -> pa.Table:
+def result_table(results: Keyed | Rows, zone: str | None) -> pa.Table:
     """Return results as a table; ``zone`` as for ``table_of``."""
-    if isinstance(found, Keyed):
-        return table_of(found, zone)
-    samples = found.samples
-    names = found.entities.take(pa.array(samples.keys))
+    if isinstance(results, Keyed):
+        return table_of(results, zone)
+    samples = results.samples
+    names = results.entities.take(pa.array(samples.keys))
     columns = dict(zip(names.column_names, names.columns, strict=True))
-    if found.ends is None:
+    if results.ends is None:
         columns[TIME] = instants_of(samples.times, zone)
     else:
         columns[SINCE] = instants_of(samples.times, zone)
-        columns[UNTIL] = instants_of(found.ends, zone)
+        columns[UNTIL] = instants_of(results.ends, zone)
     for name, values in samples.values.items():
         columns[name] = pa.array(values)
         columns[ERR + name] = pa.array(np.asarray(samples.errors[name], np.float64))
@@ -387,49 +392,51 @@ class Integral(Step):
     is_covered: bool
     scope: ClassVar[Scope] = "entity"
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return segments, or rows at ticks."""
-        return _windowed(given, self.every_us)
+        return _windowed(shape, self.every_us)
 
-    def run(self, given: Keyed) -> Keyed | Rows:
+    def run(self, block: Keyed) -> Keyed | Rows:
         """Return the sums or averages of all attributes."""
-        segments, covered = given.segments, self.is_covered
+        segments, covered = block.segments, self.is_covered
         width, is_average = self.width_us, self.is_average
         if self.every_us is None:
-            made = integrals.windowed_integral(
+            windowed = integrals.windowed_integral(
                 segments, width, is_average=is_average, covered=covered
             )
-            return _in_range(Keyed(made, given.entities), self)
-        found = integrals.integrals_at(
+            return _in_range(Keyed(windowed, block.entities), self)
+        samples = integrals.integrals_at(
             segments, width, self.every_us, is_average=is_average, covered=covered
         )
-        return _in_range(Rows(found, given.entities), self)
+        return _in_range(Rows(samples, block.entities), self)
 
     def ranges(self, below: Ranges) -> Ranges:
         """Return those of averages, which are the same, or of sums."""
         if self.is_average:
             return below
-        found = {name: each.scaled(self._seconds) for name, each in below.items()}
+        spans = {name: span.scaled(self._seconds) for name, span in below.items()}
         if not self.is_covered:
-            return found
+            return spans
         return {
             name: Range(min(low, 0.0), max(high, 0.0), pace)
-            for name, (low, high, pace) in found.items()
+            for name, (low, high, pace) in spans.items()
         }
 
     def kernels(self, below: Kernels) -> Kernels:
         """Return those of what is averaged over one more window."""
         return {
-            name: gains_of_averages(each, self.width_us, self._seconds, is_covered=self.is_covered)
-            for name, each in below.items()
+            name: gains_of_averages(
+                kernel, self.width_us, self._seconds, is_covered=self.is_covered
+            )
+            for name, kernel in below.items()
         }
 
     def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds of an average, and those of a sum by seconds."""
         above = self.ranges(below)
         return {
-            name: inverted_integral(name, each, below, above, self._seconds)
-            for name, each in within.items()
+            name: inverted_integral(name, bound, below, above, self._seconds)
+            for name, bound in within.items()
         }
 
     @property
@@ -462,7 +469,7 @@ class _Extreme(Step):
 
     def back(self, within: Bounds, below: Ranges, *, split: Split) -> Bounds:  # noqa: ARG002
         """Return the same bounds: an extreme moves no more than what moves most."""
-        return {name: inverted_extreme(name, each, below) for name, each in within.items()}
+        return {name: inverted_extreme(name, bound, below) for name, bound in within.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,19 +481,19 @@ class Extremum(_Extreme):
     is_largest: bool
     scope: ClassVar[Scope] = "entity"
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return segments, or rows at ticks."""
-        return _windowed(given, self.every_us)
+        return _windowed(shape, self.every_us)
 
-    def run(self, given: Keyed) -> Keyed | Rows:
+    def run(self, block: Keyed) -> Keyed | Rows:
         """Return the extremum of the one attribute that there is."""
-        (attribute,) = given.segments.coefs
-        segments, width, largest = given.segments, self.width_us, self.is_largest
+        (attribute,) = block.segments.coefs
+        segments, width, largest = block.segments, self.width_us, self.is_largest
         if self.every_us is None:
-            found = extrema.windowed_extremum(segments, attribute, width, largest=largest)
-            return Keyed(found, given.entities)
-        at = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
-        return _in_range(Rows(at, given.entities), self)
+            extremes = extrema.windowed_extremum(segments, attribute, width, largest=largest)
+            return Keyed(extremes, block.entities)
+        samples = extrema.extrema_at(segments, attribute, width, self.every_us, largest=largest)
+        return _in_range(Rows(samples, block.entities), self)
 
     @property
     def reach_us(self) -> int:
@@ -513,21 +520,21 @@ class OverEntities(Step):
     """The keys by which entities are grouped; none is one group."""
     scope: ClassVar[Scope] = "entities"
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return segments of groups."""
-        return Shape(self.by, given.attributes)
+        return Shape(self.by, shape.attributes)
 
-    def partial(self, given: Keyed) -> Keyed:
+    def partial(self, block: Keyed) -> Keyed:
         """Return of some segments those that may count among all, each as its entity's."""
-        ordered = in_key_order(given)
+        ordered = in_key_order(block)
         return Keyed(self._kept(ordered.segments, self._groups(ordered)[0]), ordered.entities)
 
-    def run(self, given: Keyed) -> Keyed:
+    def run(self, block: Keyed) -> Keyed:
         """Return the values of groups.
 
         Nothing depends on the order of segments: entities are taken in the order of their keys.
         """
-        ordered = in_key_order(given)
+        ordered = in_key_order(block)
         groups, entities = self._groups(ordered)
         return _in_range(Keyed(self._made(ordered.segments, groups), entities), self)
 
@@ -539,12 +546,12 @@ class OverEntities(Step):
         """Return the values of groups, whose ids are the keys."""
         raise NotImplementedError
 
-    def _groups(self, given: Keyed) -> tuple[Ints, pa.Table]:
+    def _groups(self, block: Keyed) -> tuple[Ints, pa.Table]:
         if not self.by:  # a table without columns has no rows either
-            return np.zeros(len(given.segments), np.int64), pa.table({})
-        ids, first = entity_ids(given.entities, self.by)
-        entities = given.entities.select(list(self.by)).take(pa.array(first))
-        return ids[given.segments.keys], entities
+            return np.zeros(len(block.segments), np.int64), pa.table({})
+        ids, first = entity_ids(block.entities, self.by)
+        entities = block.entities.select(list(self.by)).take(pa.array(first))
+        return ids[block.segments.keys], entities
 
     def _told(self, what: str) -> str:
         group = f" by {', '.join(self.by)}" if self.by else ""
@@ -589,9 +596,9 @@ class Total(OverEntities):
         if self.is_average:
             return below
         return {
-            name: Range(*((each.low, math.inf) if each.low >= 0 else (-math.inf, each.high)))
-            for name, each in below.items()
-            if each.has_one_sign
+            name: Range(*((span.low, math.inf) if span.low >= 0 else (-math.inf, span.high)))
+            for name, span in below.items()
+            if span.has_one_sign
         }
 
     def kernels(self, below: Kernels) -> Kernels:  # noqa: ARG002 - of how many is not known
@@ -602,10 +609,10 @@ class Total(OverEntities):
         """Return the same bounds of an average, and the same shares of a sum."""
         if self.is_average:
             return {
-                name: inverted_integral(name, each, below, below, 1.0)
-                for name, each in within.items()
+                name: inverted_integral(name, bound, below, below, 1.0)
+                for name, bound in within.items()
             }
-        return {name: inverted_total(name, each, below) for name, each in within.items()}
+        return {name: inverted_total(name, bound, below) for name, bound in within.items()}
 
     def __str__(self) -> str:
         return self._told("average" if self.is_average else "sum")
@@ -623,17 +630,17 @@ class AverageDistance(Step):
     """Less than what averages have to be; None: all are wanted."""
     scope: ClassVar[Scope] = "entity"
 
-    def shape(self, given: Shape) -> Shape:
+    def shape(self, shape: Shape) -> Shape:
         """Return rows with a ``distance``."""
-        return Shape(given.keys, ("distance",), "samples")
+        return Shape(shape.keys, ("distance",), "samples")
 
-    def run(self, given: Keyed) -> Rows:
+    def run(self, block: Keyed) -> Rows:
         """Return the distances."""
-        found = average_distances(
-            given.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
+        samples = average_distances(
+            block.segments, self.axes, self.width_us, self.every_us, covered=self.is_covered,
             below=self.below,
         )  # fmt: skip
-        return _in_range(Rows(found, given.entities), self)
+        return _in_range(Rows(samples, block.entities), self)
 
     @property
     def reach_us(self) -> int:
@@ -652,9 +659,9 @@ class AverageDistance(Step):
             below[one].plus(below[other].times(Range(-1.0, -1.0, 0.0)))
             for one, other in self.axes.items()
         ]
-        least = math.hypot(*(each.nearest for each in apart))
-        pace = sum(each.pace for each in apart)
-        return {"distance": Range(least, math.hypot(*(each.farthest for each in apart)), pace)}
+        least = math.hypot(*(span.nearest for span in apart))
+        pace = sum(span.pace for span in apart)
+        return {"distance": Range(least, math.hypot(*(span.farthest for span in apart)), pace)}
 
     def kernels(self, below: Kernels) -> Kernels:  # noqa: ARG002 - a distance is no integral
         """Return none."""
@@ -673,8 +680,8 @@ class AverageDistance(Step):
         return _said(f"average distance{most}", self.width_us, self.every_us)
 
 
-def _windowed(given: Shape, every_us: int | None) -> Shape:
-    return Shape(given.keys, given.attributes, "segments" if every_us is None else "samples")
+def _windowed(shape: Shape, every_us: int | None) -> Shape:
+    return Shape(shape.keys, shape.attributes, "segments" if every_us is None else "samples")
 
 
 def _said(what: str, width_us: int, every_us: int | None) -> str:
@@ -709,16 +716,16 @@ class DifferentEntities:
         """Return which columns come out."""
         one, two = self.names
         return Shape(
-            (*(f"{one}_{each}" for each in left.keys), *(f"{two}_{each}" for each in right.keys)),
+            (*(f"{one}_{key}" for key in left.keys), *(f"{two}_{key}" for key in right.keys)),
             (
-                *(f"{one}_{each}" for each in left.attributes),
-                *(f"{two}_{each}" for each in right.attributes),
+                *(f"{one}_{attribute}" for attribute in left.attributes),
+                *(f"{two}_{attribute}" for attribute in right.attributes),
             ),
         )
 
     def run(
         self,
-        given: Keyed,
+        block: Keyed,
         sides: Ints | None,
         left: Shape,
         right: Shape,
@@ -727,7 +734,7 @@ class DifferentEntities:
         """Return the pairs of a cell.
 
         Args:
-            given: the segments of the cell.
+            block: the segments of the cell.
             sides: of which of its groups, or of which input, each is, 0 or 1; None is for the cell
                 of a group with itself.
             left: the columns of the left side.
@@ -737,29 +744,29 @@ class DifferentEntities:
         if not self.is_self:
             assert sides is not None
             one, other = (np.flatnonzero(sides == side) for side in (0, 1))
-            return self.between(given.of(one, left.layout), given.of(other, right.layout), tally)
-        ordered = in_key_order(given)
-        found = joins.joined_among(
+            return self.between(block.of(one, left.layout), block.of(other, right.layout), tally)
+        ordered = in_key_order(block)
+        pairs = joins.joined_among(
             ordered.segments, self.condition, names=self.names, within=self.within,
             is_whole=self.is_whole, sides=sides, asking=Asking(self.asks, tally),
         )  # fmt: skip
-        return self._keyed(found, ordered.entities)
+        return self._keyed(pairs, ordered.entities)
 
     def between(self, left: Keyed, right: Keyed, tally: Tally = UNTOLD) -> Keyed:
         """Return the pairs of two sides, whose entities have common ids."""
         one, other = in_key_order(left), in_key_order(right)
-        found = joins.joined_with_others(
+        pairs = joins.joined_with_others(
             one.segments, other.segments, self.condition, names=self.names, within=self.within,
             is_whole=self.is_whole, asking=Asking(self.asks, tally),
         )  # fmt: skip
-        return self._keyed(found, one.entities)
+        return self._keyed(pairs, one.entities)
 
-    def _keyed(self, found: Joined, entities: pa.Table) -> Keyed:
+    def _keyed(self, pairs: Joined, entities: pa.Table) -> Keyed:
         columns: dict[str, pa.ChunkedArray] = {}
-        for name, ids in zip(self.names, (found.left, found.right), strict=True):
+        for name, ids in zip(self.names, (pairs.left, pairs.right), strict=True):
             taken = entities.take(pa.array(ids))
             columns |= {f"{name}_{key}": taken.column(key) for key in taken.column_names}
-        return Keyed(plain(found.segments), pa.table(columns))
+        return Keyed(plain(pairs.segments), pa.table(columns))
 
     def __str__(self) -> str:
         near = ", ".join(f"{name} within {most:g}" for name, most in self.within.items())
@@ -772,32 +779,32 @@ class DifferentEntities:
 Made = TypeVar("Made", Keyed, Rows)
 
 
-def _in_range(made: Made, step: Step) -> Made:
+def _in_range(results: Made, step: Step) -> Made:
     """Return the results of a step, unless one is infinite.
 
     Raises:
         ModelError: a value is larger than a double can hold.
     """
-    if isinstance(made, Keyed):
-        found = made.segments
-        values, keys, times = found.coefs, found.keys, (found.lo, found.ends)
+    if isinstance(results, Keyed):
+        segments = results.segments
+        values, keys, times = segments.coefs, segments.keys, (segments.lo, segments.ends)
     else:
-        values, keys = made.samples.values, made.samples.keys
-        times = (made.samples.times, made.samples.times)
+        values, keys = results.samples.values, results.samples.keys
+        times = (results.samples.times, results.samples.times)
     for name, numbers in values.items():
         is_infinite = np.isinf(numbers)
         if is_infinite.any():
             row = int(np.flatnonzero(is_infinite.reshape(len(keys), -1).any(axis=1))[0])
-            since, until = (str(np.datetime64(int(each[row]), "us")) for each in times)
-            raise _too_large(step, name, made.entities, int(keys[row]), since, until)
-    return made
+            since, until = (str(np.datetime64(int(instants[row]), "us")) for instants in times)
+            raise _too_large(step, name, results.entities, int(keys[row]), since, until)
+    return results
 
 
 def _too_large(
     step: Step, name: str, entities: pa.Table, key: int, since: str, until: str
 ) -> ModelError:
     named = entities.slice(key, 1).to_pylist() if entities.num_columns else []
-    entity = ", ".join(f"{key}={value!r}" for each in named for key, value in each.items())
+    entity = ", ".join(f"{key}={value!r}" for names in named for key, value in names.items())
     when = f"at {since}" if since == until else f"from {since} to {until}"
     msg = (
         f"{step}: {name!r}{entity and f' of {entity}'} {when} (UTC) is larger than a double "

@@ -35,21 +35,23 @@ def codes(*instants: tuple[Ints, Ints]) -> list[Ints]:
     values, places = np.unique(np.concatenate(times), return_inverse=True)
     ends = np.cumsum([time.size for time in times])[:-1]
     numbered = np.split(places.astype(np.int64), ends)
-    return [keys * values.size + each for (keys, _), each in zip(instants, numbered, strict=True)]
+    return [
+        keys * values.size + numbers for (keys, _), numbers in zip(instants, numbered, strict=True)
+    ]
 
 
-def piece_at(starts: Ints, at: Ints) -> Indices:
+def piece_at(starts: Ints, others: Ints) -> Indices:
     """Return the last of some sorted codes that is not behind each of others, -1 if all are."""
-    found: Indices = np.searchsorted(starts, at, "right") - 1
-    return found
+    places: Indices = np.searchsorted(starts, others, "right") - 1
+    return places
 
 
-def within(starts: Ints, ends: Ints, at: Ints) -> Indices:
+def within(starts: Ints, ends: Ints, instants: Ints) -> Indices:
     """Return the range that each instant is in, -1 if none; ranges are sorted, all are codes."""
-    found = piece_at(starts, at)
-    there = found >= 0
-    there[there] = ends[found[there]] > at[there]
-    return np.where(there, found, -1)
+    places = piece_at(starts, instants)
+    there = places >= 0
+    there[there] = ends[places[there]] > instants[there]
+    return np.where(there, places, -1)
 
 
 def runs(first: Indices, count: Indices) -> tuple[Indices, Indices]:
@@ -69,16 +71,16 @@ def runs(first: Indices, count: Indices) -> tuple[Indices, Indices]:
 
 def is_first(keys: Ints) -> Mask:
     """Return which of some sorted ids differ from the one before."""
-    found = np.ones(len(keys), np.bool_)
-    found[1:] = keys[1:] != keys[:-1]
-    return found
+    differs = np.ones(len(keys), np.bool_)
+    differs[1:] = keys[1:] != keys[:-1]
+    return differs
 
 
 def is_last(keys: Ints) -> Mask:
     """Return which of some sorted ids differ from the one behind."""
-    found = np.ones(len(keys), np.bool_)
-    found[:-1] = keys[1:] != keys[:-1]
-    return found
+    differs = np.ones(len(keys), np.bool_)
+    differs[:-1] = keys[1:] != keys[:-1]
+    return differs
 
 
 def ends_of_runs(is_first: Mask) -> tuple[Indices, Indices]:
@@ -88,17 +90,17 @@ def ends_of_runs(is_first: Mask) -> tuple[Indices, Indices]:
 
 
 @overload
-def earlier(at: int, length: int) -> int: ...
+def earlier(instants: int, length: int) -> int: ...
 
 
 @overload
-def earlier(at: Ints, length: int) -> Ints: ...
+def earlier(instants: Ints, length: int) -> Ints: ...
 
 
-def earlier(at: int | Ints, length: int) -> int | Ints:
+def earlier(instants: int | Ints, length: int) -> int | Ints:
     """Return instants moved back by a length, as far as instants go (µs)."""
     first = np.iinfo(np.int64).min + length
-    if isinstance(at, int):
-        return max(at, first) - length
-    found: Ints = np.maximum(at, first) - length
-    return found
+    if isinstance(instants, int):
+        return max(instants, first) - length
+    result: Ints = np.maximum(instants, first) - length
+    return result

@@ -89,7 +89,7 @@ def candidates(types: Mapping[str, str], limit: int) -> tuple[Attribute, ...]:
     names = [name for name, kind in types.items() if not _base(kind).startswith("timestamp")]
     names.sort(key=lambda name: _base(types[name]) in _REAL | {"decimal"})
     columns = (attribute(name, quoted(name), types[name], [name]) for name in names)
-    return tuple(each for each in columns if each is not None)[:limit]
+    return tuple(column for column in columns if column is not None)[:limit]
 
 
 def _base(kind: str) -> str:

@@ -251,8 +251,8 @@ def necessary_tests(
     """Return the necessary literals of a regular expression as tests, for ``ValueTest.needs``."""
     around = Wild(ANY)
     return tuple(
-        TextTest(operand, (around, each.text, around), each.folded)
-        for each in necessary_literals(pattern, flags, min_length=min_length)
+        TextTest(operand, (around, literal.text, around), literal.folded)
+        for literal in necessary_literals(pattern, flags, min_length=min_length)
     )
 
 
@@ -330,11 +330,11 @@ class MissingFields:
         """The most frequent missing fields, and their likely columns."""
         n_rules = self.counts
         most = [name for name, _ in n_rules.most_common(MOST_FIELDS)]
-        said = ", ".join(f"{name} ({n_rules[name]:,})" for name in most)
+        field_counts = ", ".join(f"{name} ({n_rules[name]:,})" for name in most)
         more = len(n_rules) - len(most)
         mapped = ", ".join(f"{name} to {self.hints[name]}" for name in most if name in self.hints)
         hint = f"; a pipeline may map {mapped}" if mapped else ""
-        return f"{said}{f' and {more:,} more' if more else ''}{hint}"
+        return f"{field_counts}{f' and {more:,} more' if more else ''}{hint}"
 
 
 MOST_FIELDS = 5

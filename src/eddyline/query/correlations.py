@@ -97,10 +97,10 @@ class Correlation:
         tests = " and ".join(f"{TESTS[op]} {number}" for op, number in self.tests)
         what = f"{self.kind}({', '.join(self.fields)})" if self.fields else self.kind
         what += f" {self.percentile}" if self.kind == "value_percentile" else ""
-        rules = ", ".join(each.name for each in self.references)
+        rules = ", ".join(reference.name for reference in self.references)
         by = f" by {', '.join(self.groups)}" if self.groups else ""
-        said = f"{what} {tests}" if tests else f"{what} by a boolean condition"
-        return f"{self.name}: {said} of {rules} in {span_text(self.length)}{by}"
+        condition = f"{what} {tests}" if tests else f"{what} by a boolean condition"
+        return f"{self.name}: {condition} of {rules} in {span_text(self.length)}{by}"
 
 
 class CorrelationSource(Described, Protocol):
@@ -136,5 +136,5 @@ class CorrelateStep(OverOne):
     """By their places; none of them refers to another."""
 
     def __str__(self) -> str:
-        said = "; ".join(each.text for _, each in self.correlations)
-        return f"correlate {self.input}: {said}"
+        texts = "; ".join(correlation.text for _, correlation in self.correlations)
+        return f"correlate {self.input}: {texts}"

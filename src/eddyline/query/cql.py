@@ -146,13 +146,13 @@ class WindowParser(SparkText.Parser):
     def _origin(self) -> int:
         if not self._match_text_seq("TIMESTAMP"):
             return self._length("ORIGIN", "15 SECONDS")
-        found = _micros_of(self._curr)
-        if found is None:
+        micros = _micros_of(self._curr)
+        if micros is None:
             example = "'2026-01-01T00:00:15Z'"
             message = f"ORIGIN TIMESTAMP needs an instant and its zone: {example}{self._got()}"
             self._refuse(message, self._offset)
         self._advance()
-        return found
+        return micros
 
     def _session(self) -> SessionWindow:
         self._match_text_seq("GAP")
@@ -209,12 +209,12 @@ class WindowParser(SparkText.Parser):
         if len(number) > MAX_DIGITS:
             self._refuse(too_long(f"{word} {number[:20]}…"), start)
         length = self._unit(f"{word} {number}") * Fraction(number)
-        said = f"{word} {slice_of(self.sql, self._tokens[position : self._index])}"
+        phrase = f"{word} {slice_of(self.sql, self._tokens[position : self._index])}"
         if length > MAX_SPAN:
             hint = "; write UNBOUNDED" if word == "RANGE" else ""
-            self._refuse(f"{too_long(said)}{hint}", start)
+            self._refuse(f"{too_long(phrase)}{hint}", start)
         if length.denominator != 1:
-            self._refuse(f"{said} is not a whole number of microseconds", start)
+            self._refuse(f"{phrase} is not a whole number of microseconds", start)
         return int(length)
 
     def _number(self, needs: str, *, quotes: bool = False) -> str:
@@ -241,8 +241,8 @@ class WindowParser(SparkText.Parser):
             self._refuse(f"{behind} needs a unit, such as SECONDS", self._end)
         name = self._curr.text.lower()
         if name.removesuffix("s") not in UNITS or not _is_name(self._curr):
-            known = [f"{unit}s" for unit in UNITS]
-            self._refuse(unknown("unit of time", name, known), self._curr.start)
+            units = [f"{unit}s" for unit in UNITS]
+            self._refuse(unknown("unit of time", name, units), self._curr.start)
         self._advance()
         return UNITS[name.removesuffix("s")]
 

@@ -123,8 +123,8 @@ class Identity(msgspec.Struct, frozen=True):
     @property
     def mark(self) -> str:
         """The text, and behind `` #`` a hash of what the query means."""
-        said = sorted([each.key, each.form] for each in self.facts), sorted(self.columns.items())
-        digest = hashlib.blake2b(json.dumps(said).encode(), digest_size=8).hexdigest()
+        meaning = sorted([fact.key, fact.form] for fact in self.facts), sorted(self.columns.items())
+        digest = hashlib.blake2b(json.dumps(meaning).encode(), digest_size=8).hexdigest()
         return f"{self.text} #{digest}"
 
 
@@ -169,10 +169,10 @@ def differences(before: Identity, now: Identity) -> list[Difference]:
 def _changed_columns(before: Identity, now: Identity) -> list[Difference]:
     changes = []
     is_kept = before.keeps_rows or now.keeps_rows
-    for stream in [each for each in now.columns if each in before.columns]:
+    for stream in [stream for stream in now.columns if stream in before.columns]:
         was, is_ = dict(before.columns[stream]), dict(now.columns[stream])
         whole = " (the query reads all columns)" if stream in now.whole else ""
-        for name in [*was, *(each for each in is_ if each not in was)]:
+        for name in [*was, *(name for name in is_ if name not in was)]:
             what = f"column {name} of {stream}"
             if name not in is_:
                 words = f"is gone{whole}" if whole else "is no longer read"
@@ -226,33 +226,37 @@ def identity_of(
         legacy: see ``Identity``.
     """
     facts = _Facts(steps, ignores_case=ignores_case)
-    read = columns_by_stream(steps, {name: [*own] for name, own in columns.items()})
+    read = columns_by_stream(steps, {name: [*types] for name, types in columns.items()})
     kept: dict[str, tuple[tuple[str, str], ...]] = {}
-    for name, own in sorted(columns.items()):
+    for name, types in sorted(columns.items()):
         chosen = read.get(name, ())
         if chosen is None:
-            kept[name] = tuple(own.items())  # their order counts
+            kept[name] = tuple(types.items())  # their order counts
         else:
             time = times.get(name)
-            known = {*chosen, *([] if time is None else [time])}
+            kept_columns = {*chosen, *([] if time is None else [time])}
             # Files of rows have their columns in the order of the stream.
-            order = own if facts.keeps_rows else sorted(known)
-            kept[name] = tuple((each, own[each]) for each in order if each in known)
-    said = [*facts.found]
+            order = types if facts.keeps_rows else sorted(kept_columns)
+            kept[name] = tuple(
+                (column, types[column]) for column in order if column in kept_columns
+            )
+    all_facts = [*facts.found]
     for name, time in sorted(times.items()):
-        said.append(Fact(f"time {name}", f"the event time of {name}", str(time), str(time), True))
+        all_facts.append(
+            Fact(f"time {name}", f"the event time of {name}", str(time), str(time), True)
+        )
     return Identity(
         on_one_line(text) or "; ".join(map(str, steps)),
-        tuple(said),
+        tuple(all_facts),
         kept,
-        {name: code_of(each) for name, each in sorted(facts.functions.items())},
-        tuple(sorted(name for name, own in read.items() if own is None)),
+        {name: code_of(function) for name, function in sorted(facts.functions.items())},
+        tuple(sorted(name for name, names in read.items() if names is None)),
         facts.keeps_rows,
-        tuple(_names_of(each, facts) for each in steps),
+        tuple(_names_of(step, facts) for step in steps),
         tuple(
-            (each.output, *_orders_of(each, facts))
-            for each in steps
-            if not isinstance(each, _PLAIN_STEPS)
+            (step.output, *_orders_of(step, facts))
+            for step in steps
+            if not isinstance(step, _PLAIN_STEPS)
         ),
         is_stateful,
         legacy,
@@ -275,25 +279,29 @@ def together(text: str, members: Mapping[str, Identity], legacy: str) -> Identit
     facts: list[Fact] = []
     columns: dict[str, tuple[tuple[str, str], ...]] = {}
     functions: dict[str, FunctionCode] = {}
-    for name, each in members.items():
+    for name, member in members.items():
         facts.append(Fact(f"query {name}", "query", name, name, True))
-        for fact in each.facts:
+        for fact in member.facts:
             key, label = f"{name} {fact.key}", f"{fact.label} in {name}"
             facts.append(msgspec.structs.replace(fact, key=key, label=label))
-        for stream, own in each.columns.items():
-            columns[stream] = tuple(sorted({*columns.get(stream, ()), *own}))
-        functions |= each.functions
-    whole = {name for each in members.values() for name in each.whole}
+        for stream, types in member.columns.items():
+            columns[stream] = tuple(sorted({*columns.get(stream, ()), *types}))
+        functions |= member.functions
+    whole = {name for identity in members.values() for name in identity.whole}
     return Identity(
         text,
         tuple(facts),
         columns,
         functions,
         tuple(sorted(whole)),
-        layout=tuple((name, *own) for name, each in members.items() for own in each.layout),
-        is_stateful=any(each.is_stateful for each in members.values()),
+        layout=tuple(
+            (name, *layout) for name, identity in members.items() for layout in identity.layout
+        ),
+        is_stateful=any(identity.is_stateful for identity in members.values()),
         legacy=legacy,
-        wall_clocks=tuple(sorted({name for each in members.values() for name in each.wall_clocks})),
+        wall_clocks=tuple(
+            sorted({name for identity in members.values() for name in identity.wall_clocks})
+        ),
     )
 
 
@@ -313,10 +321,10 @@ class _Facts:
         """Qualifiers of columns, by the relation of a join's results."""
         self._places: dict[str, str] = {}
         """The forms of groups and calls, by their columns."""
-        kept = [at for at, each in enumerate(steps) if not isinstance(each, _PLAIN_STEPS)]
-        for at, step in enumerate(steps):
-            self._keeps = any(at < other for other in kept)
-            self._is_last = at == len(steps) - 1
+        kept = [place for place, step in enumerate(steps) if not isinstance(step, _PLAIN_STEPS)]
+        for position, step in enumerate(steps):
+            self._keeps = any(position < other for other in kept)
+            self._is_last = position == len(steps) - 1
             self._take(step)
 
     def relation(self, name: str) -> str:
@@ -335,20 +343,20 @@ class _Facts:
     ) -> None:
         self.found.append(Fact(key, label, " ".join(shown.split()), form, is_kept, before))
 
-    def _add_window(self, key: str, of: str, window: Window) -> None:
+    def _add_window(self, key: str, input_name: str, window: Window) -> None:
         self.keeps_rows = self.keeps_rows or window.counts is not None
-        said = window.text, UNBOUNDED.text if window.shown != window.text else ""
-        form, before = map(str.lower, said) if self._ignores_case else said
-        label, shown = f"the window of {of}", window.shown
+        texts = window.text, UNBOUNDED.text if window.shown != window.text else ""
+        form, before = map(str.lower, texts) if self._ignores_case else texts
+        label, shown = f"the window of {input_name}", window.shown
         self._add(f"window {key}", label, shown, form, is_kept=True, before=before)
 
     def _add_condition(
-        self, key: str, label: str, each: Predicate | str, form: str, *, is_kept: bool = False
+        self, key: str, label: str, condition: Predicate | str, form: str, *, is_kept: bool = False
     ) -> None:
         """Add a condition; a repeated one changes nothing, unless it draws lots."""
-        if (key, form) not in self._conditions or _draws_lots(each):
+        if (key, form) not in self._conditions or _draws_lots(condition):
             self._conditions.add((key, form))
-            text = each if isinstance(each, str) else each.text
+            text = condition if isinstance(condition, str) else condition.text
             self._add(key, label, text, form, is_kept=is_kept)
 
     def form(self, text: str, relation: str = "") -> str:
@@ -357,12 +365,13 @@ class _Facts:
 
     def forms(self, text: str, relation: str = "") -> list[str]:
         """Return the normal forms of conditions over a relation."""
-        own = self._qualifiers.get(relation, {})
-        found = conjuncts(
-            text, ignores_case=self._ignores_case, qualifier=lambda name: own.get(name, name)
+        qualifiers = self._qualifiers.get(relation, {})
+        normal_forms = conjuncts(
+            text, ignores_case=self._ignores_case, qualifier=lambda name: qualifiers.get(name, name)
         )
         return [
-            PLACEHOLDER.sub(lambda at: self._places.get(at[0].lower(), at[0]), x) for x in found
+            PLACEHOLDER.sub(lambda match: self._places.get(match[0].lower(), match[0]), x)
+            for x in normal_forms
         ]
 
     def output(self, text: str, relation: str) -> str:
@@ -370,53 +379,61 @@ class _Facts:
         exact = "" if self._is_last else f" {_output_name(text)}"
         return self.form(text, relation) + exact
 
-    def predicate(self, each: Predicate, relation: str) -> list[str]:
+    def predicate(self, predicate: Predicate, relation: str) -> list[str]:
         """Return the normal forms of the conditions of a predicate."""
-        if isinstance(each, FunctionPredicate):
-            self._note(each.label, each)
-            reads = [self.form(text, relation) for text in each.reads]
-            negated = "NOT " * each.negated
-            return [f"{negated}FUNCTION {each.label} {each.arrays} {reads}"]
-        if isinstance(each, MixedPredicate):
-            for name, function in each.functions.items():
-                if re.search(rf"\b{re.escape(name)}\b", each.text, re.IGNORECASE):
+        if isinstance(predicate, FunctionPredicate):
+            self._note(predicate.label, predicate)
+            reads = [self.form(text, relation) for text in predicate.reads]
+            negated = "NOT " * predicate.negated
+            return [f"{negated}FUNCTION {predicate.label} {predicate.arrays} {reads}"]
+        if isinstance(predicate, MixedPredicate):
+            for name, function in predicate.functions.items():
+                if re.search(rf"\b{re.escape(name)}\b", predicate.text, re.IGNORECASE):
                     self._note(function.called or name, function)
-        return self.forms(each.text, relation)
+        return self.forms(predicate.text, relation)
 
-    def _note(self, label: str, each: FunctionPredicate) -> None:
+    def _note(self, label: str, predicate: FunctionPredicate) -> None:
         name, number = label, 1
-        while self.functions.setdefault(name, each.fn) is not each.fn:
+        while self.functions.setdefault(name, predicate.fn) is not predicate.fn:
             number += 1
             name = f"{label}#{number}"
 
     def _take(self, step: Step) -> None:  # noqa: C901 - a case for each kind of step
         match step:
             case ReadStep():
-                at = self.relation(step.output)
-                self._add(f"read {at}", "the input", step.stream, step.stream, is_kept=True)
+                relation = self.relation(step.output)
+                self._add(f"read {relation}", "the input", step.stream, step.stream, is_kept=True)
             case FilterStep():
-                at, of = self.relation(step.input), _name(step.input)
-                for each in step.predicates:
-                    for form in self.predicate(each, step.input):
-                        self._add_condition(f"where {at}", f"the condition of {of}", each, form)
+                relation, input_name = self.relation(step.input), _name(step.input)
+                for predicate in step.predicates:
+                    for form in self.predicate(predicate, step.input):
+                        self._add_condition(
+                            f"where {relation}", f"the condition of {input_name}", predicate, form
+                        )
             case JoinStep():
                 self._of_join(step)
             case AggregateStep():
                 self._of_aggregates(step)
             case OverStep():
                 self.keeps_rows = True
-                at, of = self.relation(step.input), _name(step.input)
-                by = [self.form(each) for each in step.partition_by]
+                relation, input_name = self.relation(step.input), _name(step.input)
+                by = [self.form(text) for text in step.partition_by]
                 shown = ", ".join(step.partition_by) or "nothing"
-                self._add(f"over {at}", f"PARTITION BY of {of}", shown, str(by), is_kept=True)
+                self._add(
+                    f"over {relation}",
+                    f"PARTITION BY of {input_name}",
+                    shown,
+                    str(by),
+                    is_kept=True,
+                )
                 for number, over in enumerate(step.calls):
                     form = f"{self.call(over.call)} OVER {over.window.text.lower()}"
                     shown = f"{over.call.text} over {over.window.text}"
                     self._places[over.call.column.lower()] = form
-                    key = f"over call {at} {number}"
-                    self._add(key, f"the aggregate of {of}", shown, form, is_kept=True)
+                    key = f"over call {relation} {number}"
+                    self._add(key, f"the aggregate of {input_name}", shown, form, is_kept=True)
             case UnionStep():
-                parts = [self.relation(each) for each in step.inputs]
+                parts = [self.relation(part) for part in step.inputs]
                 key = f"union {self.relation(step.output)}"
                 self._add(key, "UNION ALL", f"of {len(parts)} parts", str(parts), is_kept=True)
             case ProjectStep():
@@ -434,32 +451,34 @@ class _Facts:
         self._add(key, "the step", str(step), f"{plain} {plain!r}", is_kept=True)
 
     def _of_join(self, step: JoinStep) -> None:
-        at = self.relation(step.output)
-        own = {each.name.lower(): f"q{n}" for n, each in enumerate(step.joined)}
-        self._qualifiers[step.output] = own
-        self._add(f"kind {at}", "the kind of join", step.kind, step.kind, is_kept=True)
-        self._add(f"emits {at}", "what the join gives", step.emits, step.emits, is_kept=True)
-        for n, each in enumerate(step.joined):
-            of, key = _name(each.name), f"{at} {n}"
-            self._add_window(key, of, each.window)
-            inner = self.relation(each.input)
-            self._add(f"joined {key}", "the joined input", each.input, inner, is_kept=True)
-            names = sorted(self.form(identifier(name)) for name in each.columns)
-            shown = ", ".join(each.columns)
-            self._add(f"needs {key}", f"the columns kept of {of}", shown, str(names), is_kept=True)
+        relation = self.relation(step.output)
+        qualifiers = {item.name.lower(): f"q{n}" for n, item in enumerate(step.joined)}
+        self._qualifiers[step.output] = qualifiers
+        self._add(f"kind {relation}", "the kind of join", step.kind, step.kind, is_kept=True)
+        self._add(f"emits {relation}", "what the join gives", step.emits, step.emits, is_kept=True)
+        for n, joined in enumerate(step.joined):
+            input_name, key = _name(joined.name), f"{relation} {n}"
+            self._add_window(key, input_name, joined.window)
+            inner = self.relation(joined.input)
+            self._add(f"joined {key}", "the joined input", joined.input, inner, is_kept=True)
+            names = sorted(self.form(identifier(name)) for name in joined.columns)
+            shown = ", ".join(joined.columns)
+            self._add(
+                f"needs {key}", f"the columns kept of {input_name}", shown, str(names), is_kept=True
+            )
         for key_class in step.keys:
             form = self.key(step, key_class)
-            self._add(f"key {at}", "the key", str(key_class), form, is_kept=True)
+            self._add(f"key {relation}", "the key", str(key_class), form, is_kept=True)
         for text in step.conditions:
             for form in self.forms(text, step.output):
                 label = "the condition of the join"
-                self._add_condition(f"on {at}", label, text, form, is_kept=True)
+                self._add_condition(f"on {relation}", label, text, form, is_kept=True)
 
     def key(self, step: JoinStep, key: Any) -> str:
         """Return the normal form of a key class."""
         members = {
-            n: sorted(self.form(text) for text in key.members.get(each.name, ()))
-            for n, each in enumerate(step.joined)
+            n: sorted(self.form(text) for text in key.members.get(joined.name, ()))
+            for n, joined in enumerate(step.joined)
         }
         return str(members)
 
@@ -467,48 +486,56 @@ class _Facts:
         """Return the normal form of a call, independent of its column."""
         if call.own is not None:
             self.functions.setdefault(call.function, call.own)
-        arguments = [self.form(each) for each in call.arguments]
+        arguments = [self.form(argument) for argument in call.arguments]
         where = self.form(call.where) if call.where else ""
         return f"{call.function.upper()} {call.is_distinct} {arguments} {where}"
 
     def _of_aggregates(self, step: AggregateStep) -> None:
-        at, of = self.relation(step.output), _name(step.input)
-        self._add_window(at, of, step.window)
+        relation, input_name = self.relation(step.output), _name(step.input)
+        self._add_window(relation, input_name, step.window)
         emits = step.emits or "values of windows"
-        self._add(f"emits {at}", "what the aggregates give", emits, emits, is_kept=True)
+        self._add(f"emits {relation}", "what the aggregates give", emits, emits, is_kept=True)
         shown = ", ".join(text for _, text in step.groups) or "nothing"
         groups = [self.form(text) for _, text in step.groups]
-        self._add(f"groups {at}", "GROUP BY", shown, str(groups), is_kept=True)
+        self._add(f"groups {relation}", "GROUP BY", shown, str(groups), is_kept=True)
         if step.where:
             for form in self.forms(step.where):
-                self._add(f"where {at}", f"the condition of {of}", step.where, form, is_kept=True)
+                self._add(
+                    f"where {relation}",
+                    f"the condition of {input_name}",
+                    step.where,
+                    form,
+                    is_kept=True,
+                )
         for (name, _), form in zip(step.groups, groups, strict=True):
             self._places[name.lower()] = form
         for call in step.calls:
             form = self.call(call)
             self._places[call.column.lower()] = form
-            self._add(f"call {at}", "the aggregate", call.text, form, is_kept=True)
-        columns = [self.output(each, "") for each in step.projections]
+            self._add(f"call {relation}", "the aggregate", call.text, form, is_kept=True)
+        columns = [self.output(projection, "") for projection in step.projections]
         shown = step.in_words(", ".join(step.projections))
-        self._add(f"columns {at}", "the SELECT list", shown, str(columns), is_kept=self._keeps)
+        self._add(
+            f"columns {relation}", "the SELECT list", shown, str(columns), is_kept=self._keeps
+        )
         for form in self.forms(step.having) if step.having else ():
-            self._add(f"having {at}", "HAVING", step.in_words(step.having), form)
+            self._add(f"having {relation}", "HAVING", step.in_words(step.having), form)
         if step.copies:
             copies = step.in_words(step.copies)
-            self._add(f"copies {at}", "the set operation", copies, self.form(step.copies))
+            self._add(f"copies {relation}", "the set operation", copies, self.form(step.copies))
 
     def _of_columns(self, step: ProjectStep) -> None:
-        at = self.relation(step.output)
+        relation = self.relation(step.output)
         for name, call in step.calls.items():
             self._note(call.label, call)
             self._places[name.lower()] = call.text
-        columns = [self.output(each, step.input) for each in step.projections]
+        columns = [self.output(projection, step.input) for projection in step.projections]
         if step.words:
             columns = [step.words]
         calls = {self._places[name.lower()] for name in step.calls}
         form = f"{columns} {sorted(calls)} {step.time}"
         _, _, shown = str(step).partition(": ")
-        self._add(f"columns {at}", "the SELECT list", shown, form, is_kept=self._keeps)
+        self._add(f"columns {relation}", "the SELECT list", shown, form, is_kept=self._keeps)
 
 
 _PLAIN_STEPS = ReadStep, FilterStep, ProjectStep, UnionStep
@@ -526,8 +553,8 @@ def _names_of(step: Step, facts: _Facts) -> tuple[str, ...]:
     """Return the kind of a step, the name of its relation, and its names and forms in order."""
     names: list[str] = []
     if isinstance(step, FilterStep):
-        names += [str(facts.predicate(each, step.input)) for each in step.predicates]
-        names += [each.name for each in step.predicates]
+        names += [str(facts.predicate(predicate, step.input)) for predicate in step.predicates]
+        names += [predicate.name for predicate in step.predicates]
     elif isinstance(step, AggregateStep | ProjectStep):
         names += map(_output_name, step.projections)
     return type(step).__name__, step.output, *names, *_orders_of(step, facts)
@@ -537,9 +564,9 @@ def _orders_of(step: Step, facts: _Facts) -> tuple[str, ...]:
     """Return the names and orders in the files of a step."""
     match step:
         case JoinStep():
-            joined = [json.dumps([each.name, *each.columns]) for each in step.joined]
-            keys = [facts.key(step, each) for each in step.keys]
-            return *joined, *keys, *(facts.form(each, step.output) for each in step.equalities)
+            joined = [json.dumps([item.name, *item.columns]) for item in step.joined]
+            keys = [facts.key(step, key) for key in step.keys]
+            return *joined, *keys, *(facts.form(text, step.output) for text in step.equalities)
         case AggregateStep():
             return tuple(map(facts.call, step.calls))
     return ()
@@ -559,35 +586,43 @@ def as_before(
         before: the query that began the checkpoint.
         ignores_case: whether names are the same in any case.
     """
-    kinds = [type(each).__name__ for each in steps]
+    kinds = [type(step).__name__ for step in steps]
     if kinds != [kind for kind, *_ in before.names]:
         return tuple(steps)
     facts = _Facts(steps, ignores_case=ignores_case)
-    names = {each.output: said[1] for each, said in zip(steps, before.names, strict=True)}
+    names = {step.output: entry[1] for step, entry in zip(steps, before.names, strict=True)}
     qualifiers: dict[str, dict[str, str]] = {}
-    found: list[Step] = []
-    for step, (_, _, *said) in zip(steps, before.names, strict=True):
-        made: Step = step
+    earlier_steps: list[Step] = []
+    for step, (_, _, *listed) in zip(steps, before.names, strict=True):
+        earlier: Step = step
         match step:
             case FilterStep():
-                forms = {str(facts.predicate(each, step.input)): each for each in step.predicates}
-                own = qualifiers.get(step.input, {})
-                n = len(said) // 2
-                ordered = _as_listed(said[:n], forms, step.predicates)
-                if said[:n] == [str(facts.predicate(each, step.input)) for each in ordered]:
-                    ordered = list(map(_called_as, ordered, said[n:]))
-                made = replace(step, predicates=tuple(_requalified(each, own) for each in ordered))
+                forms = {
+                    str(facts.predicate(predicate, step.input)): predicate
+                    for predicate in step.predicates
+                }
+                mapping = qualifiers.get(step.input, {})
+                n = len(listed) // 2
+                ordered = _as_listed(listed[:n], forms, step.predicates)
+                if listed[:n] == [
+                    str(facts.predicate(predicate, step.input)) for predicate in ordered
+                ]:
+                    ordered = list(map(_called_as, ordered, listed[n:]))
+                earlier = replace(
+                    step,
+                    predicates=tuple(_requalified(predicate, mapping) for predicate in ordered),
+                )
             case JoinStep():
-                own, made = _join_as_before(step, said, facts)
-                qualifiers[step.output] = own
+                mapping, earlier = _join_as_before(step, listed, facts)
+                qualifiers[step.output] = mapping
             case AggregateStep():
-                made = _aggregates_as_before(step, said, facts)
+                earlier = _aggregates_as_before(step, listed, facts)
             case ProjectStep():
-                own = qualifiers.get(step.input, {})
-                texts = [requalified(each, own) for each in step.projections]
-                made = replace(step, projections=_named_as_before(texts, said))
-        found.append(made.renamed(lambda name: names.get(name, name)))
-    return tuple(found)
+                mapping = qualifiers.get(step.input, {})
+                texts = [requalified(text, mapping) for text in step.projections]
+                earlier = replace(step, projections=_named_as_before(texts, listed))
+        earlier_steps.append(earlier.renamed(lambda name: names.get(name, name)))
+    return tuple(earlier_steps)
 
 
 def _in_order(forms: Sequence[str], by_form: Mapping[str, Any], values: Sequence[Any]) -> list[Any]:
@@ -619,67 +654,72 @@ def _draws_lots(condition: Predicate | str) -> bool:
 
 
 def _join_as_before(
-    step: JoinStep, said: Sequence[str], facts: _Facts
+    step: JoinStep, listed: Sequence[str], facts: _Facts
 ) -> tuple[dict[str, str], JoinStep]:
     n = len(step.joined)
-    was = [json.loads(each) for each in said if each.startswith("[")]
+    was = [json.loads(text) for text in listed if text.startswith("[")]
     if len(was) != n:
         return {}, step
-    own = {each.name: name for each, (name, *_) in zip(step.joined, was, strict=True)}
+    mapping = {side.name: name for side, (name, *_) in zip(step.joined, was, strict=True)}
     joined = []
-    for each, (name, *columns) in zip(step.joined, was, strict=True):
-        known = {column.lower(): column for column in each.columns}
-        order = [known.get(column.lower(), column) for column in columns]
-        ordered = order if Counter(order) == Counter(each.columns) else each.columns
-        joined.append(replace(each, name=name, columns=tuple(ordered)))
+    for item, (name, *columns) in zip(step.joined, was, strict=True):
+        spellings = {column.lower(): column for column in item.columns}
+        order = [spellings.get(column.lower(), column) for column in columns]
+        ordered = order if Counter(order) == Counter(item.columns) else item.columns
+        joined.append(replace(item, name=name, columns=tuple(ordered)))
     n_keys = len(step.keys)
     keys = [
-        replace(key, members={own[name]: texts for name, texts in key.members.items()})
+        replace(key, members={mapping[name]: texts for name, texts in key.members.items()})
         for key in _in_order(
-            said[n : n + n_keys], {facts.key(step, key): key for key in step.keys}, step.keys
+            listed[n : n + n_keys], {facts.key(step, key): key for key in step.keys}, step.keys
         )
     ]
-    forms = {facts.form(each, step.output): each for each in step.equalities}
-    equalities = _as_listed(said[n + n_keys :], forms, step.equalities)
-    made = replace(
+    forms = {facts.form(text, step.output): text for text in step.equalities}
+    equalities = _as_listed(listed[n + n_keys :], forms, step.equalities)
+    join = replace(
         step,
         joined=tuple(joined),
         keys=tuple(keys),
-        equalities=tuple(requalified(each, own) for each in equalities),
-        conditions=tuple(requalified(each, own) for each in step.conditions),
+        equalities=tuple(requalified(text, mapping) for text in equalities),
+        conditions=tuple(requalified(text, mapping) for text in step.conditions),
     )
-    return own, made
+    return mapping, join
 
 
-def _aggregates_as_before(step: AggregateStep, said: Sequence[str], facts: _Facts) -> AggregateStep:
+def _aggregates_as_before(
+    step: AggregateStep, listed: Sequence[str], facts: _Facts
+) -> AggregateStep:
     n = len(step.projections)
-    calls = _in_order(said[n:], {facts.call(each): each for each in step.calls}, step.calls)
-    columns = [each.column for each in step.calls]
+    calls = _in_order(listed[n:], {facts.call(call): call for call in step.calls}, step.calls)
+    columns = [call.column for call in step.calls]
     names = {call.column: column for call, column in zip(calls, columns, strict=True)}
 
     def renamed(text: str) -> str:
-        return PLACEHOLDER.sub(lambda at: names.get(at[0], at[0]), text)
+        return PLACEHOLDER.sub(lambda match: names.get(match[0], match[0]), text)
 
     return replace(
         step,
         calls=tuple(replace(call, column=names[call.column]) for call in calls),
-        projections=_named_as_before([*map(renamed, step.projections)], said[:n]),
+        projections=_named_as_before([*map(renamed, step.projections)], listed[:n]),
         having=renamed(step.having),
         copies=renamed(step.copies),
     )
 
 
-def _called_as(each: Predicate, name: str) -> Predicate:
+def _called_as(predicate: Predicate, name: str) -> Predicate:
     """Return a predicate with its earlier name, if its own name comes from its text."""
-    if isinstance(each, FunctionPredicate) or each.name != SqlPredicate(each.text).name:
-        return each
-    return replace(each, name=name)
+    if (
+        isinstance(predicate, FunctionPredicate)
+        or predicate.name != SqlPredicate(predicate.text).name
+    ):
+        return predicate
+    return replace(predicate, name=name)
 
 
-def _requalified(each: Predicate, own: Mapping[str, str]) -> Predicate:
-    if not own or isinstance(each, FunctionPredicate):
-        return each
-    return replace(each, text=requalified(each.text, own))
+def _requalified(predicate: Predicate, mapping: Mapping[str, str]) -> Predicate:
+    if not mapping or isinstance(predicate, FunctionPredicate):
+        return predicate
+    return replace(predicate, text=requalified(predicate.text, mapping))
 
 
 def requalified(text: str, names: Mapping[str, str]) -> str:
@@ -719,8 +759,8 @@ def named_as(text: str, name: str) -> str:
     >>> named_as("V", "v"), named_as("V + 1 AS N", "n"), named_as("v", "v"), named_as("*", "*")
     ('V AS v', 'V + 1 AS n', 'v', '*')
     """
-    own = _output_name(text)
-    if own in (name, "") or own.lower() != name.lower():
+    output_name = _output_name(text)
+    if output_name in (name, "") or output_name.lower() != name.lower():
         return text
     alias = parse_column(text).args.get("alias")
     if alias is None:
@@ -731,7 +771,7 @@ def named_as(text: str, name: str) -> str:
 @deep
 def steps_differ(one: Sequence[Step], other: Sequence[Step]) -> bool:
     """Return whether the texts of steps differ."""
-    return [f"{each} {each!r}" for each in one] != [f"{each} {each!r}" for each in other]
+    return [f"{step} {step!r}" for step in one] != [f"{step} {step!r}" for step in other]
 
 
 _PLAIN = bool, int, float, complex, str, bytes, type(None), type(...)
@@ -761,8 +801,10 @@ def code_of(function: Any) -> FunctionCode:
     >>> code_of(lambda v: v > 1).differs(code_of(lambda v: v > 2))
     True
     """
-    said = repr(_Walk().said(function))
-    digest = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    description = repr(_Walk().said(function))
+    digest = hashlib.blake2b(
+        description.encode("utf-8", "surrogatepass"), digest_size=8
+    ).hexdigest()
     return FunctionCode(digest, f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
@@ -770,30 +812,30 @@ class _Walk:
     """Describes values by plain values that are the same in every process."""
 
     def __init__(self) -> None:
-        self._said: dict[int, Any] = {}
+        self._descriptions: dict[int, Any] = {}
         """Descriptions of functions, classes and objects, by id; None while one is made."""
 
     def said(self, value: Any) -> Any:  # noqa: PLR0911 - a case for each kind of value
         if isinstance(value, _PLAIN):
             return type(value).__name__, repr(value)
         if isinstance(value, list | tuple):
-            return type(value).__name__, [self.said(each) for each in value]
+            return type(value).__name__, [self.said(item) for item in value]
         if isinstance(value, set | frozenset):
-            return "set", sorted(repr(self.said(each)) for each in value)
+            return "set", sorted(repr(self.said(item)) for item in value)
         if isinstance(value, dict):
-            items = [(self.said(key), self.said(each)) for key, each in value.items()]
+            items = [(self.said(key), self.said(item)) for key, item in value.items()]
             return "dict", sorted(items, key=repr)
         if isinstance(value, CodeType):
             return self._code(value)
         if isinstance(value, BuiltinFunctionType | ModuleType):
             return "named", getattr(value, "__module__", None), value.__name__
-        if id(value) not in self._said:
-            self._said[id(value)] = None  # one that calls itself ends here
-            said = repr(self._made(value)).encode("utf-8", "surrogatepass")
-            self._said[id(value)] = hashlib.blake2b(said, digest_size=8).hexdigest()
-        return self._said[id(value)]
+        if id(value) not in self._descriptions:
+            self._descriptions[id(value)] = None  # one that calls itself ends here
+            description = repr(self._parts(value)).encode("utf-8", "surrogatepass")
+            self._descriptions[id(value)] = hashlib.blake2b(description, digest_size=8).hexdigest()
+        return self._descriptions[id(value)]
 
-    def _made(self, value: Any) -> Any:
+    def _parts(self, value: Any) -> Any:
         if isinstance(value, functools.partial):
             return "partial", self.said([value.func, value.args, value.keywords])
         if isinstance(value, MethodType):
@@ -811,20 +853,20 @@ class _Walk:
                 cells.append(self.said(cell.cell_contents))
             except ValueError:  # it is not filled yet
                 cells.append("empty")
-        known = {
+        used_globals = {
             name: self.said(value.__globals__[name])
             for name in _names(value.__code__)
             if name in value.__globals__ and _counts(value.__globals__[name])
         }
         defaults = self.said([value.__defaults__, value.__kwdefaults__])
-        return "function", self._code(value.__code__), defaults, cells, known
+        return "function", self._code(value.__code__), defaults, cells, used_globals
 
     def _code(self, code: CodeType) -> Any:
         sizes = code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags
         return sizes, [
-            (each.opname, self._argument(each))
-            for each in dis.get_instructions(code)
-            if each.opname not in _EMPTY
+            (instruction.opname, self._argument(instruction))
+            for instruction in dis.get_instructions(code)
+            if instruction.opname not in _EMPTY
         ]
 
     def _argument(self, instruction: dis.Instruction) -> Any:
@@ -837,9 +879,9 @@ class _Walk:
             return [value.__module__]
         kinds = (FunctionType, staticmethod, classmethod, *_PLAIN)
         return [
-            (name, self.said(getattr(each, "__func__", each)))
-            for name, each in sorted(vars(value).items())
-            if isinstance(each, kinds) and name not in _OF_PLACE
+            (name, self.said(getattr(member, "__func__", member)))
+            for name, member in sorted(vars(value).items())
+            if isinstance(member, kinds) and name not in _OF_PLACE
         ]
 
     def _object(self, value: Any) -> Any:
@@ -857,8 +899,8 @@ class _Walk:
 
 def _names(code: CodeType) -> list[str]:
     """Return the global names that code and what it encloses may read."""
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return sorted({*code.co_names, *(name for each in inner for name in _names(each))})
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return sorted({*code.co_names, *(name for constant in inner for name in _names(constant))})
 
 
 def _counts(value: Any) -> bool:

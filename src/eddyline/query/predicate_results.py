@@ -204,14 +204,17 @@ def _refuse(name: str, got: str, hint: str) -> Never:
 
 def raised_text(error: BaseException) -> str:
     """Say what a function raised and where: in its file, the line that was reached last."""
-    said = f"raised {type(error).__name__}: {_text_of(error)}"
+    message = f"raised {type(error).__name__}: {_text_of(error)}"
     frames = [
-        each
-        for each in traceback.extract_tb(error.__traceback__)
-        if not Path(each.filename).is_relative_to(_OWN)
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(_OWN)
     ]
-    own = [each for each in frames if each.filename == frames[0].filename]
-    return f"{said} ({own[-1].filename}, line {own[-1].lineno}, {own[-1].name})" if own else said
+    user_frames = [frame for frame in frames if frame.filename == frames[0].filename]
+    if not user_frames:
+        return message
+    last = user_frames[-1]
+    return f"{message} ({last.filename}, line {last.lineno}, {last.name})"
 
 
 _OF_ARRAYS = re.compile(r"\b(\w*Array|Series|ndarray)\b|truth value of an? (array|Series)")
@@ -234,7 +237,7 @@ def advice_on(predicate: FunctionPredicate, cause: BaseException | None, where: 
 def _takes_values(fn: Callable[..., Any]) -> bool:
     """Return whether the type hints of a function say that it takes single values."""
     hints = getattr(fn, "__annotations__", {})
-    names = {each.__name__ for each in (*_SCALARS, datetime)}
+    names = {scalar.__name__ for scalar in (*_SCALARS, datetime)}
     return any(
         name != "return" and (getattr(hint, "__name__", None) or str(hint)) in names
         for name, hint in hints.items()
@@ -260,7 +263,7 @@ def shown_row(names: Sequence[str], row: Sequence[pa.Array]) -> dict[str, Any]:
         >>> shown_row(["n", "at"], [pa.array([1]), pa.array([10**17], pa.timestamp("s"))])
         {'n': 1, 'at': '100000000000000000 (timestamp[s])'}
     """
-    return {name: _shown_value(each[0]) for name, each in zip(names, row, strict=True)}
+    return {name: _shown_value(array[0]) for name, array in zip(names, row, strict=True)}
 
 
 def _shown_value(value: pa.Scalar) -> Any:

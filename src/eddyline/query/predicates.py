@@ -263,33 +263,33 @@ def sql_predicate(
     return SqlPredicate(text, name or "", can_raise, deterministic)
 
 
-def as_predicate(given: Any) -> Predicate:
+def as_predicate(condition: Any) -> Predicate:
     """Return a predicate from what was given: text, or a predicate already.
 
     Raises:
         QueryError: it is neither; the message says how to make it one.
     """
-    if isinstance(given, SqlPredicate | FunctionPredicate):
-        return given
-    if isinstance(given, str):
-        return SqlPredicate(given)
-    if isinstance(given, PredicateDecorator):
-        columns = ", ".join(map(repr, given.reads))
+    if isinstance(condition, SqlPredicate | FunctionPredicate):
+        return condition
+    if isinstance(condition, str):
+        return SqlPredicate(condition)
+    if isinstance(condition, PredicateDecorator):
+        columns = ", ".join(map(repr, condition.reads))
         msg = (
             f"el.predicate({columns}) is a decorator that still waits for its function; "
             "SQL text is a predicate as it is, or with a name by el.sql_predicate(text, name=…)"
         )
-        raise QueryError(msg, reads=given.reads)
-    if callable(given):
-        return of_function(given)
+        raise QueryError(msg, reads=condition.reads)
+    if callable(condition):
+        return of_function(condition)
     hint = 'write a condition as text, such as "length(payload) > 100"'
-    if isinstance(given, list | tuple):
+    if isinstance(condition, list | tuple):
         hint = "unpack it: all_of(*predicates)"
     msg = (
         f"a predicate is SQL text or a function made by el.predicate, "
-        f"got {type(given).__name__}; {hint}"
+        f"got {type(condition).__name__}; {hint}"
     )
-    raise QueryError(msg, got=type(given).__name__)
+    raise QueryError(msg, got=type(condition).__name__)
 
 
 def named(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
@@ -298,17 +298,17 @@ def named(predicates: Iterable[Predicate]) -> tuple[Predicate, ...]:
     >>> [p.name for p in named([SqlPredicate("a > 5"), SqlPredicate("a > 5")])]
     ['a > 5', 'a > 5#2']
     """
-    given = list(predicates)
-    wanted = {each.name for each in given}
+    listed = list(predicates)
+    wanted = {predicate.name for predicate in listed}
     taken: set[str] = set()
     unique: list[Predicate] = []
-    for each in given:
-        name, number = each.name, 1
+    for predicate in listed:
+        name, number = predicate.name, 1
         while name in taken or (number > 1 and name in wanted):
             number += 1
-            name = f"{each.name}#{number}"
+            name = f"{predicate.name}#{number}"
         taken.add(name)
-        unique.append(each if name == each.name else replace(each, name=name))
+        unique.append(predicate if name == predicate.name else replace(predicate, name=name))
     return tuple(unique)
 
 
@@ -330,8 +330,8 @@ def of_function(
         columns = fn.reads if reads is None else _defined_reads(reads, fn.name)
         return replace(fn, reads=columns, name=name or fn.name)
     _check_function(fn)
-    given = _argument_names(fn) if reads is None else reads
-    columns = _defined_reads(given, name or _function_name(fn))
+    names = _argument_names(fn) if reads is None else reads
+    columns = _defined_reads(names, name or _function_name(fn))
     return FunctionPredicate(fn, columns, name, arrays, deterministic, guarded)
 
 
@@ -343,7 +343,9 @@ def _argument_names(fn: Callable[..., Any]) -> list[str]:
         return []
     of_calls = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [
-        each.name for each in parameters if each.kind in of_calls and each.default is each.empty
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in of_calls and parameter.default is parameter.empty
     ]
 
 
@@ -434,26 +436,26 @@ def _shortened(text: str) -> str:
     return line if len(line) <= MAX_DEFAULT_NAME else f"{line[: MAX_DEFAULT_NAME - 1]}…"
 
 
-def named_functions(given: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
+def named_functions(functions: Mapping[str, Any]) -> dict[str, FunctionPredicate]:
     """Return functions as predicates, by the names that texts call them by.
 
     Args:
-        given: predicates made by ``el.predicate``, or functions over arrays, whose arguments are
-            then named like the columns that they read where a text calls them without any.
+        functions: predicates made by ``el.predicate``, or functions over arrays, whose arguments
+            are then named like the columns that they read where a text calls them without any.
 
     Raises:
         QueryError: they have no names, or one is no function; the message names it.
     """
-    if not isinstance(given, Mapping):
-        msg = f"functions are given by name, such as {{'known': known}}, got {given!r:.60}"
-        raise QueryError(msg, got=type(given).__name__)
-    found: dict[str, FunctionPredicate] = {}
-    for name, fn in given.items():
+    if not isinstance(functions, Mapping):
+        msg = f"functions are given by name, such as {{'known': known}}, got {functions!r:.60}"
+        raise QueryError(msg, got=type(functions).__name__)
+    predicates: dict[str, FunctionPredicate] = {}
+    for name, fn in functions.items():
         checked_text("name of a function", name)
         try:
             is_made = isinstance(fn, FunctionPredicate)
-            found[name] = fn if is_made else of_function(fn, name=name)
+            predicates[name] = fn if is_made else of_function(fn, name=name)
         except EddylineError as error:
             msg = f"function {name!r}: {error.message}"
             raise QueryError(msg, name=name) from error
-    return found
+    return predicates

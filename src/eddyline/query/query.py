@@ -239,7 +239,9 @@ def span_text(micros: int) -> str:
     >>> span_text(90_000_000)
     '90 SECONDS'
     """
-    unit = [each for each in UNITS if each != "week" and micros % UNITS[each] == 0][-1]
+    unit = [
+        candidate for candidate in UNITS if candidate != "week" and micros % UNITS[candidate] == 0
+    ][-1]
     number = micros // UNITS[unit]
     return f"{number} {unit.upper()}{'' if number == 1 else 'S'}"
 
@@ -281,7 +283,9 @@ class KeyClass:
     """By input, the SQL texts over its unqualified columns; at least two inputs."""
 
     def __str__(self) -> str:
-        texts = [f"{name}.{text}" for name, of in self.members.items() for text in of]
+        texts = [
+            f"{name}.{text}" for name, expressions in self.members.items() for text in expressions
+        ]
         return " = ".join(texts)
 
 
@@ -465,5 +469,9 @@ def both(*conditions: str) -> str:
     >>> both("", "v > 0")
     'v > 0'
     """
-    filled = [each for each in conditions if each]
-    return " AND ".join(f"({each}\n)" for each in filled) if len(filled) > 1 else "".join(filled)
+    filled = [condition for condition in conditions if condition]
+    return (
+        " AND ".join(f"({condition}\n)" for condition in filled)
+        if len(filled) > 1
+        else "".join(filled)
+    )

@@ -72,12 +72,14 @@ def columns_of_stream(
         >>> columns_of_stream((ProjectStep("s", ("*",)),), ("k", "v", "w")) is None
         True
     """
-    known = {each.lower() for each in columns}
-    chooses = next((at for at, each in enumerate(steps) if isinstance(each, _CHOOSE)), None)
-    if chooses is None or len(known) < len(columns):
+    lower_names = {column.lower() for column in columns}
+    chooses = next(
+        (position for position, step in enumerate(steps) if isinstance(step, _CHOOSE)), None
+    )
+    if chooses is None or len(lower_names) < len(columns):
         return None
     read: set[str] = set()
-    made = set(UNITS)  # they stand where a column could, as in dateadd(day, 1, ts)
+    stand_ins = set(UNITS)  # they stand where a column could, as in dateadd(day, 1, ts)
     for step in steps[: chooses + 1]:
         texts = _texts_of(step)
         if routes and isinstance(step, FilterStep) and len(step.predicates) > 1:
@@ -87,13 +89,15 @@ def columns_of_stream(
         trees = _trees(texts) if texts is not None else None
         if trees is None:
             return None
-        made |= _made_by(step, trees)
+        stand_ins |= _made_by(step, trees)
         for path in _paths(trees):
-            named = known.intersection(path[:2])  # an alias, or a field, may be called as a column
-            if not named and path[0] not in made:
+            named = lower_names.intersection(
+                path[:2]
+            )  # an alias, or a field, may be called as a column
+            if not named and path[0] not in stand_ins:
                 return None
             read |= named
-    return tuple(each for each in columns if each.lower() in read)
+    return tuple(column for column in columns if column.lower() in read)
 
 
 def columns_by_stream(
@@ -109,16 +113,18 @@ def columns_by_stream(
         None if all columns count, or if the columns are unknown; see ``columns_of_stream``.
         Columns by which filters only route rows do not count.
     """
-    found: dict[str, tuple[str, ...] | None] = {}
+    by_stream: dict[str, tuple[str, ...] | None] = {}
     for position, step in enumerate(steps):
         if not isinstance(step, ReadStep):
             continue
-        own = columns[step.stream]
-        read = _columns_of_read(steps[position + 1 :], step.output, own)
-        before = found.get(step.stream, ())
+        names = columns[step.stream]
+        read = _columns_of_read(steps[position + 1 :], step.output, names)
+        before = by_stream.get(step.stream, ())
         both = None if read is None or before is None else {*read, *before}
-        found[step.stream] = None if both is None else tuple(each for each in own if each in both)
-    return found
+        by_stream[step.stream] = (
+            None if both is None else tuple(name for name in names if name in both)
+        )
+    return by_stream
 
 
 def _columns_of_read(
@@ -145,13 +151,13 @@ def _columns_of_read(
 
 def _of_join(step: JoinStep, relation: str) -> Step:
     """Return a step that reads what a join reads of one of its inputs."""
-    joined = [each for each in step.joined if each.input == relation]
-    if any(each.window.counts is not None for each in joined):
+    joined = [item for item in step.joined if item.input == relation]
+    if any(item.window.counts is not None for item in joined):
         return ProjectStep(relation, ("*",))
-    names = [quoted(name) for each in joined for name in each.columns]
-    keys = [text for key in step.keys for each in joined for text in key.members.get(each.name, ())]
+    names = [quoted(name) for item in joined for name in item.columns]
+    keys = [text for key in step.keys for item in joined for text in key.members.get(item.name, ())]
     wheres = (
-        [where for each in joined for where in step.wheres(each.name) if where]
+        [where for item in joined for where in step.wheres(item.name) if where]
         if isinstance(step, SharedJoinStep)
         else []
     )
@@ -165,19 +171,21 @@ def _texts_of(step: Step) -> list[str] | None:
         case ReadStep():
             texts = []
         case FilterStep():
-            texts = [text for each in step.predicates for text in _texts_of_predicate(each)]
+            texts = [
+                text for predicate in step.predicates for text in _texts_of_predicate(predicate)
+            ]
         case ProjectStep():
-            own = (text for call in step.calls.values() for text in call.reads)
-            texts = [*step.projections, *own]
+            reads = (text for call in step.calls.values() for text in call.reads)
+            texts = [*step.projections, *reads]
         case AggregateStep() if step.window.counts is None:
             texts = [*(text for _, text in step.groups), *_texts_of_calls(step.calls)]
         case SharedAggregateStep():
-            members = [_texts_of(each) for each, _ in step.members]
+            members = [_texts_of(member) for member, _ in step.members]
             if None not in members:
-                texts = [text for own in members for text in own or ()]
+                texts = [text for member_texts in members for text in member_texts or ()]
                 texts += [where for _, where in step.members if where]
-        case OverStep() if all(each.window.counts is None for each in step.calls):
-            texts = [*step.partition_by, *_texts_of_calls([each.call for each in step.calls])]
+        case OverStep() if all(call.window.counts is None for call in step.calls):
+            texts = [*step.partition_by, *_texts_of_calls([call.call for call in step.calls])]
     return texts
 
 
@@ -191,8 +199,8 @@ def _texts_of_predicate(predicate: Predicate) -> list[str]:
     if isinstance(predicate, FunctionPredicate):
         return list(predicate.reads)
     if isinstance(predicate, MixedPredicate):
-        own = (text for each in predicate.functions.values() for text in each.reads)
-        return [predicate.text, *own]
+        reads = (text for function in predicate.functions.values() for text in function.reads)
+        return [predicate.text, *reads]
     return [predicate.text]
 
 
@@ -203,13 +211,16 @@ def _texts_of_calls(calls: Iterable[AggregateCall]) -> list[str]:
 def _made_by(step: Step, trees: Iterable[Expr]) -> set[str]:
     """Return the names, in lower case, that stand for something else unless a column has them."""
     names = {
-        each.name for tree in trees for of in tree.find_all(exp.Lambda) for each in of.expressions
+        parameter.name
+        for tree in trees
+        for function in tree.find_all(exp.Lambda)
+        for parameter in function.expressions
     }
     if isinstance(step, ProjectStep):
         names |= step.calls.keys()
     elif isinstance(step, OverStep):
-        names |= {each.call.column for each in step.calls}
-    return {each.lower() for each in names}
+        names |= {call.call.column for call in step.calls}
+    return {name.lower() for name in names}
 
 
 def _trees(texts: Iterable[str]) -> list[Expr] | None:
@@ -218,7 +229,7 @@ def _trees(texts: Iterable[str]) -> list[Expr] | None:
         trees = [parse_output(text) for text in texts]
     except QueryError:
         return None
-    return None if any(each.find(exp.Star) for each in trees) else trees
+    return None if any(tree.find(exp.Star) for tree in trees) else trees
 
 
 def _paths(trees: Iterable[Expr]) -> Iterator[tuple[str, ...]]:

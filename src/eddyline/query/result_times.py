@@ -78,20 +78,22 @@ class ResultTimes:
         lags: dict[str, int] = {}
         spans: dict[str, int] = {}
         latest: list[Sets] = []
-        for number, each in enumerate(inputs):
+        for number, item in enumerate(inputs):
             if number and kind in ("semi", "anti"):
                 break
-            length = each.length if len(inputs) > 1 else 0
-            made = each.made or cls.of_stream(each.time)
-            for column, behind in made.spans.items():
-                name = _qualified(each.name, column)
+            length = item.length if len(inputs) > 1 else 0
+            times = item.made or cls.of_stream(item.time)
+            for column, behind in times.spans.items():
+                name = _qualified(item.name, column)
                 is_absent = behind == ABSENT or (number and kind == "left")
                 spans[name] = ABSENT if is_absent else _sum(length, behind)
                 lags[name] = ABSENT if is_absent else max(spans[name], _sum(lag, behind))
-            own = frozenset([_qualified(each.name, identifier(each.time))])
-            for sets in made.latest:
-                moved = (frozenset(_qualified(each.name, one) for one in of) for of in sets)
-                latest.append((*dict.fromkeys([*moved, own]),))
+            event_time = frozenset([_qualified(item.name, identifier(item.time))])
+            for sets in times.latest:
+                moved = (
+                    frozenset(_qualified(item.name, one) for one in columns) for columns in sets
+                )
+                latest.append((*dict.fromkeys([*moved, event_time]),))
         return cls(lags, spans, tuple(latest), lag)
 
     @classmethod
@@ -105,16 +107,19 @@ class ResultTimes:
         lags: dict[str, int] = {}
         spans: dict[str, int] = {}
         latest: list[Sets] = []
-        own = [[identifier(name) for name in columns] for columns, _ in parts]
-        for at, name in enumerate(names):
-            places = [(columns[at], of) for columns, (_, of) in zip(own, parts, strict=True)]
-            if all(column in of.lags for column, of in places):
-                lags[name] = _longest(of.lags[column] for column, of in places)
-                spans[name] = _longest(of.spans[column] for column, of in places)
-        for columns, (_, of) in zip(own, parts, strict=True):
+        column_names = [[identifier(name) for name in columns] for columns, _ in parts]
+        for place, name in enumerate(names):
+            places = [
+                (columns[place], part_times)
+                for columns, (_, part_times) in zip(column_names, parts, strict=True)
+            ]
+            if all(column in part_times.lags for column, part_times in places):
+                lags[name] = _longest(part_times.lags[column] for column, part_times in places)
+                spans[name] = _longest(part_times.spans[column] for column, part_times in places)
+        for columns, (_, times) in zip(column_names, parts, strict=True):
             called = {column: [name] for column, name in zip(columns, names, strict=True)}
-            latest += _renamed(of.latest, called)
-        return cls(lags, spans, tuple(latest), max(of.lag for _, of in parts))
+            latest += _renamed(times.latest, called)
+        return cls(lags, spans, tuple(latest), max(part_times.lag for _, part_times in parts))
 
     def projected(self, projections: Sequence[str], time: str) -> ResultTimes:
         """Return those of output columns, of which ``time`` is the event time of the results."""
@@ -135,14 +140,14 @@ class ResultTimes:
                 if isinstance(inner, exp.Column):
                     (column,) = named
                     called.setdefault(column, []).append(name)
-        own = identifier(time)
-        behind = lags.get(own, 0)
+        event_time = identifier(time)
+        behind = lags.get(event_time, 0)
         lags = {
             name: lag if lag in (ABSENT, LONGEST) else max(lag - behind, 0)
             for name, lag in lags.items()
         }
         latest = _renamed(self.latest, called)
-        with_own = ((*dict.fromkeys([*sets, frozenset([own])]),) for sets in latest)
+        with_own = ((*dict.fromkeys([*sets, frozenset([event_time])]),) for sets in latest)
         return ResultTimes(lags, spans, tuple(with_own))
 
     def lag_of(self, projection: str) -> int | None:
@@ -179,16 +184,20 @@ def _named(tree: Expr) -> frozenset[str]:
     """Return the columns of an expression that is one, or the greatest of some; none of others."""
     is_greatest = isinstance(tree, exp.Anonymous) and str(tree.name).lower() == "greatest"
     parts = tree.expressions if is_greatest else [tree]
-    columns = [each for each in parts if isinstance(each, exp.Column)]
+    columns = [part for part in parts if isinstance(part, exp.Column)]
     if len(columns) < len(parts):
         return frozenset()
-    return frozenset(".".join(identifier(part.name) for part in each.parts) for each in columns)
+    return frozenset(".".join(identifier(part.name) for part in column.parts) for column in columns)
 
 
 def _renamed(latest: tuple[Sets, ...], names: Mapping[str, Sequence[str]]) -> tuple[Sets, ...]:
     """Return the sets all of whose columns have names, by the first of these."""
     return tuple(
-        tuple(frozenset(names[name][0] for name in of) for of in sets if of <= names.keys())
+        tuple(
+            frozenset(names[name][0] for name in columns)
+            for columns in sets
+            if columns <= names.keys()
+        )
         for sets in latest
     )
 
@@ -203,5 +212,5 @@ def _sum(*spans: int) -> int:
 
 def _longest(spans: Iterable[int]) -> int:
     """Return the longest of some spans; ABSENT if one may be."""
-    found = [*spans]
-    return ABSENT if ABSENT in found else max(found)
+    lengths = [*spans]
+    return ABSENT if ABSENT in lengths else max(lengths)

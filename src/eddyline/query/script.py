@@ -1,4 +1,4 @@
-"""Reads a script: streams, tables, functions, aggregates, queries, rules; each up to a semicolon.
+"""Reader of scripts, whose statements each end with a semicolon.
 
 CREATE STREAM packets WITH (format='parquet', path='in/', schema='port INT, payload STRING');
 CREATE TABLE hosts WITH (format='csv', path='hosts.csv', header=true);
@@ -9,7 +9,7 @@ CREATE QUERY bad WITH (sink='parquet', path='out/') AS SELECT * FROM odd WHERE p
 CREATE RULES known ON packets FROM 'rules/' WITH (sink='parquet', path='known/', column='rules');
 CREATE RULE big IN known WITH (level='high', tags='size, web', title='Too big') AS bytes > 1000000;
 
-What the statements create comes first, as values.
+In: the text of a script. Out: what its statements create, as values, which come first here.
 """
 
 from __future__ import annotations
@@ -222,31 +222,35 @@ def read_script(text: str, problems: list[EddylineError] | None = None) -> Scrip
         >>> script.queries[0].text
         'SELECT * FROM s WHERE value > 3'
     """
-    made: list[Created] = []
+    statements: list[Created] = []
     for tokens in _statements(tokens_of(text, "the script")):
         with collected(problems, tokens[2].text if len(tokens) > 2 else ""):
-            made.append(_Statement(text, tokens).read(made))
-    own = [each for each in made if isinstance(each, CreateRule)]
+            statements.append(_Statement(text, tokens).read(statements))
+    rules = [statement for statement in statements if isinstance(statement, CreateRule)]
     sets = [
-        replace(each, own=tuple(rule for rule in own if rule.rules == each.name))
-        for each in made
-        if isinstance(each, CreateRules)
+        replace(statement, own=tuple(rule for rule in rules if rule.rules == statement.name))
+        for statement in statements
+        if isinstance(statement, CreateRules)
     ]
-    for each in sets:
-        if each.path is None and not each.own:
+    for rule_set in sets:
+        if rule_set.path is None and not rule_set.own:
             message = (
-                f"rules {each.name!r} are none: name a file or folder (FROM 'rules/'), or add one: "
-                f"CREATE RULE name IN {each.name} AS condition"
+                f"rules {rule_set.name!r} are none: name a file or folder (FROM 'rules/'), or add "
+                f"one: CREATE RULE name IN {rule_set.name} AS condition"
             )
-            with collected(problems, each.name):
-                refuse(message, text, each.start, name=each.name)
+            with collected(problems, rule_set.name):
+                refuse(message, text, rule_set.start, name=rule_set.name)
     return Script(
-        streams=tuple(each for each in made if isinstance(each, CreateStream)),
-        tables=tuple(each for each in made if isinstance(each, CreateTable)),
-        functions=tuple(each for each in made if isinstance(each, CreateFunction)),
-        aggregates=tuple(each for each in made if isinstance(each, CreateAggregate)),
-        results=tuple(each for each in made if isinstance(each, CreateResult)),
-        queries=tuple(each for each in made if isinstance(each, CreateQuery)),
+        streams=tuple(statement for statement in statements if isinstance(statement, CreateStream)),
+        tables=tuple(statement for statement in statements if isinstance(statement, CreateTable)),
+        functions=tuple(
+            statement for statement in statements if isinstance(statement, CreateFunction)
+        ),
+        aggregates=tuple(
+            statement for statement in statements if isinstance(statement, CreateAggregate)
+        ),
+        results=tuple(statement for statement in statements if isinstance(statement, CreateResult)),
+        queries=tuple(statement for statement in statements if isinstance(statement, CreateQuery)),
         rules=tuple(sets),
     )
 
@@ -279,12 +283,12 @@ _SPACES: tuple[dict[type[Created], str], ...] = (
 
 def _clash(one: Created, other: Created) -> str:
     """Return the reason why two statements cannot both be; empty if they can."""
-    kinds = next(each for each in _SPACES if type(one) in each)
+    kinds = next(space for space in _SPACES if type(one) in space)
     if type(other) not in kinds or one.name.lower() != other.name.lower():
         return ""
     if isinstance(one, CreateRule) and isinstance(other, CreateRule) and one.rules != other.rules:
         return ""
-    words = list(dict.fromkeys(kinds[each] for each in kinds if each in (type(one), type(other))))
+    words = list(dict.fromkeys(kinds[kind] for kind in kinds if kind in (type(one), type(other))))
     if len(words) == 1:
         return f"{words[0]} {one.name!r} is created twice; choose another name"
     one_word, other_word = (f"an {word}" if word[0] in "aeiou" else f"a {word}" for word in words)
@@ -313,13 +317,13 @@ class _Statement:
         self._places: dict[str, int] = {}  # the offsets of options that were read
         self._syntax = _KINDS
 
-    def read(self, made: Sequence[Created]) -> Created:
-        """Return the object that the statement creates; ``made`` has those created before it."""
+    def read(self, created: Sequence[Created]) -> Created:
+        """Return the object that the statement creates; ``created`` has those created before it."""
         self._word("CREATE")
         start = self._peek()
         kind = self._word(*_SYNTAX)
         self._syntax = _SYNTAX[kind]
-        at = self._peek()
+        name_token = self._peek()
         name = self._name()
         readers: dict[str, Callable[[str], Created]] = {
             "STREAM": self._stream,
@@ -328,14 +332,16 @@ class _Statement:
             "AGGREGATE": lambda name: CreateAggregate(name, self._target("aggregate", name)),
             "QUERY": self._query,
             "RULES": self._rules,
-            "RULE": lambda name: self._rule(name, made),
+            "RULE": lambda name: self._rule(name, created),
         }
         statement = readers[kind](name)
         if self._next < len(self._tokens):
             self._refuse_token("the end of the statement")
-        for other in made:
+        for other in created:
             if message := _clash(statement, other):
-                refuse(message, self._text, (at or start or self._tokens[0]).start, name=name)
+                refuse(
+                    message, self._text, (name_token or start or self._tokens[0]).start, name=name
+                )
         return statement
 
     def _stream(self, name: str) -> CreateStream | CreateResult:
@@ -415,37 +421,41 @@ class _Statement:
         )
 
     def _truth(self, name: str, options: dict[str, str], option: str) -> bool:
-        said = options.pop(option, "false").lower()
-        if said not in _TRUTH:
-            message = f"rules {name!r}: {option} is true or false, got {said!r}"
+        text = options.pop(option, "false").lower()
+        if text not in _TRUTH:
+            message = f"rules {name!r}: {option} is true or false, got {text!r}"
             refuse(message, self._text, self._places[option], option=option)
-        return _TRUTH[said]
+        return _TRUTH[text]
 
-    def _rule(self, name: str, made: Sequence[Created]) -> CreateRule:
+    def _rule(self, name: str, created: Sequence[Created]) -> CreateRule:
         self._word("IN")
-        at = self._peek()
+        token = self._peek()
         rules = self._name()
-        known = {each.name.lower(): each.name for each in made if isinstance(each, CreateRules)}
-        if at is not None and rules.lower() not in known:
-            message = unknown("set of rules", rules, known.values())
+        sets = {
+            statement.name.lower(): statement.name
+            for statement in created
+            if isinstance(statement, CreateRules)
+        }
+        if token is not None and rules.lower() not in sets:
+            message = unknown("set of rules", rules, sets.values())
             message = f"{message}; a set is created before its rules"
-            refuse(message, self._text, at.start, name=rules)
+            refuse(message, self._text, token.start, name=rules)
         options: dict[str, str] = {}
         if self._word("WITH", "AS") == "WITH":
             options = self._options(OF_RULE, f"option of rule {name!r}", has_mappings=False)
             self._word("AS")
         condition, line = self._remaining("a condition")
-        given: dict[str, Any] = dict(options)
+        facts: dict[str, Any] = dict(options)
         if "tags" in options:
-            given["tags"] = [each.strip() for each in options["tags"].split(",")]
+            facts["tags"] = [tag.strip() for tag in options["tags"].split(",")]
         rule = Rule(condition)
-        for option, value in given.items():
+        for option, value in facts.items():
             try:
                 rule = replace(rule, **{option: value})
             except OptionError as error:
                 message = f"rule {name!r}: {error.message}"
                 refuse(message, self._text, self._places[option], option=option)
-        return CreateRule(name, known[rules.lower()], rule, line)
+        return CreateRule(name, sets[rules.lower()], rule, line)
 
     # Parts
 
@@ -467,15 +477,15 @@ class _Statement:
         return text, options, line
 
     def _options(
-        self, known: Sequence[str] = (), kind: str = "option", *, has_mappings: bool = True
+        self, allowed: Sequence[str] = (), kind: str = "option", *, has_mappings: bool = True
     ) -> dict[str, str]:
         self._take("(", TokenType.L_PAREN)
         options: dict[str, str] = {}
         while True:
             key, start = self._key()
             is_in_mapping = has_mappings and key.startswith((*SINK_MAPPINGS,))
-            if known and key not in known and not is_in_mapping:
-                refuse(unknown(kind, key, known), self._text, start, option=key)
+            if allowed and key not in allowed and not is_in_mapping:
+                refuse(unknown(kind, key, allowed), self._text, start, option=key)
             if key in options:
                 refuse(f"option {key!r} is said twice", self._text, start, option=key)
             options[key] = self._value(key)

@@ -99,8 +99,8 @@ class OverOne:
 
     def renamed(self, names: Callable[[str], str]) -> Self:
         """Return the step over relations of other names."""
-        own = {"input", "output"}.intersection(each.name for each in fields(self))
-        return replace(self, **{name: names(getattr(self, name)) for name in own})
+        relations = {"input", "output"}.intersection(member.name for member in fields(self))
+        return replace(self, **{name: names(getattr(self, name)) for name in relations})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class FilterStep(OverOne):
     a join, the columns are qualified by the join's input (``s.v``)."""
 
     def __str__(self) -> str:
-        texts = [" ".join(each.text.split()) for each in self.predicates]
-        conditions = " AND ".join(texts if len(texts) == 1 else [f"({each})" for each in texts])
+        texts = [" ".join(predicate.text.split()) for predicate in self.predicates]
+        conditions = " AND ".join(texts if len(texts) == 1 else [f"({text})" for text in texts])
         return f"filter {self.input}: {conditions or 'every row passes'}"
 
 
@@ -148,16 +148,18 @@ class JoinStep:
     @property
     def inputs(self) -> tuple[str, ...]:
         """The relations that are joined."""
-        return tuple(each.input for each in self.joined)
+        return tuple(side.input for side in self.joined)
 
     def renamed(self, names: Callable[[str], str]) -> JoinStep:
         """Return the step over relations of other names."""
-        joined = tuple(replace(each, input=names(each.input)) for each in self.joined)
+        joined = tuple(replace(side, input=names(side.input)) for side in self.joined)
         return replace(self, joined=joined, output=names(self.output))
 
     def __str__(self) -> str:
-        sides = ", ".join(f"{each.name} [{each.window.shown}]" for each in self.joined)
-        keys = " AND ".join((*map(str, self.keys), *(f"({each})" for each in self.conditions)))
+        sides = ", ".join(f"{side.name} [{side.window.shown}]" for side in self.joined)
+        keys = " AND ".join(
+            (*map(str, self.keys), *(f"({condition})" for condition in self.conditions))
+        )
         emits = "" if self.emits == "istream" else f", as {self.emits.upper()}"
         kind = "" if self.kind == "inner" else f"{self.kind} "
         return f"{kind}join {sides} on {keys or 'no key'}{emits}"
@@ -195,8 +197,8 @@ class SharedJoinStep(JoinStep):
 
         The condition of one that needs all rows is empty.
         """
-        found = tuple(each.wheres.get(name, "") for each in self.members)
-        return found if any(found) else ()
+        wheres = tuple(member.wheres.get(name, "") for member in self.members)
+        return wheres if any(wheres) else ()
 
     def __str__(self) -> str:
         return f"{JoinStep.__str__(self)}, for {len(self.members)} queries"
@@ -244,10 +246,12 @@ class AggregateStep(OverOne):
         """Say what identifies it, and its state; WHERE and copies only where there are some."""
         rare = "where", "copies"
         names = [
-            each.name for each in fields(self) if each.name not in rare or getattr(self, each.name)
+            member.name
+            for member in fields(self)
+            if member.name not in rare or getattr(self, member.name)
         ]
-        said = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
-        return f"AggregateStep({said})"
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"AggregateStep({values})"
 
     @property
     def grouping(self) -> frozenset[tuple[str, ...]]:
@@ -256,14 +260,14 @@ class AggregateStep(OverOne):
 
     def in_words(self, text: str) -> str:
         """Return a text over groups and calls with what these stand for, on one line."""
-        texts = {**dict(self.groups), **{each.column: each.text for each in self.calls}}
-        return PLACEHOLDER.sub(lambda found: texts.get(found[0], found[0]), " ".join(text.split()))
+        texts = {**dict(self.groups), **{call.column: call.text for call in self.calls}}
+        return PLACEHOLDER.sub(lambda match: texts.get(match[0], match[0]), " ".join(text.split()))
 
     @property
     def end(self) -> str | None:
         """The output column that is the end of the window of a result; None if none is."""
-        for each in self.projections:
-            *words, name = (token.text for token in tokens_of(each))
+        for projection in self.projections:
+            *words, name = (token.text for token in tokens_of(projection))
             if [word.lower() for word in words] == [WINDOW, ".", "end", "as"]:
                 return name
         return None
@@ -319,7 +323,7 @@ class OverStep(OverOne):
 
     def __str__(self) -> str:
         calls = ", ".join(
-            f"{each.call.text} over {each.window.text} as {each.call.column}" for each in self.calls
+            f"{call.call.text} over {call.window.text} as {call.call.column}" for call in self.calls
         )
         by = ", ".join(" ".join(text.split()) for text in self.partition_by)
         return f"windows of each row of {self.input}{f' by {by}' if by else ''}: {calls}"
@@ -357,13 +361,13 @@ class ProjectStep(OverOne):
 
     def __repr__(self) -> str:
         """Say what identifies it: columns that somebody wrote."""
-        own = self.words or f"{self.projections!r}, {self.calls!r}, {self.time!r}"
-        return f"ProjectStep({self.input!r}, {own}, {self.output!r})"
+        content = self.words or f"{self.projections!r}, {self.calls!r}, {self.time!r}"
+        return f"ProjectStep({self.input!r}, {content}, {self.output!r})"
 
     def __str__(self) -> str:
         if self.words:
             return f"{self.input}: {self.words}"
-        columns = ", ".join(" ".join(each.split()) for each in self.projections)
+        columns = ", ".join(" ".join(projection.split()) for projection in self.projections)
         for name, call in reversed(list(self.calls.items())):
             columns = columns.replace(name, call.text)
         return f"project {self.input}: {columns}"
@@ -373,19 +377,19 @@ def with_own(steps: Sequence[Step], aggregates: Mapping[str, Any]) -> tuple[Step
     """Return steps whose calls of a user's aggregates have these, by name in lower case."""
 
     def known(call: AggregateCall) -> AggregateCall:
-        own = aggregates.get(call.function)
-        return call if own is None or call.own is not None else replace(call, own=own)
+        aggregate = aggregates.get(call.function)
+        return call if aggregate is None or call.own is not None else replace(call, own=aggregate)
 
-    found: list[Step] = []
+    result: list[Step] = []
     for step in steps:
         if isinstance(step, AggregateStep):
-            found.append(replace(step, calls=tuple(map(known, step.calls))))
+            result.append(replace(step, calls=tuple(map(known, step.calls))))
         elif isinstance(step, OverStep):
-            calls = (replace(each, call=known(each.call)) for each in step.calls)
-            found.append(replace(step, calls=tuple(calls)))
+            calls = (replace(over, call=known(over.call)) for over in step.calls)
+            result.append(replace(step, calls=tuple(calls)))
         else:
-            found.append(step)
-    return tuple(found)
+            result.append(step)
+    return tuple(result)
 
 
 def inlined(steps: Sequence[Step], name: str) -> list[Step]:
@@ -406,25 +410,25 @@ def name_of(projection: str) -> str:
 
 def columns_read(inputs: Sequence[str], texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return, by input, the columns that expressions with qualified columns read."""
-    found: dict[str, dict[str, None]] = {name: {} for name in inputs}
+    by_input: dict[str, dict[str, None]] = {name: {} for name in inputs}
     for text in texts:
         for node in parse_output(text).find_all(exp.Column):
             parts = [part.name for part in node.parts]
             if len(parts) > 1:  # else it is no column, but a unit of time: dateadd(day, 1, s.ts)
-                found[parts[0]][parts[1]] = None
-    return {name: tuple(columns) for name, columns in found.items()}
+                by_input[parts[0]][parts[1]] = None
+    return {name: tuple(columns) for name, columns in by_input.items()}
 
 
 def carries(steps: Sequence[Step], column: str) -> bool:
     """Return whether the rows that steps make have a column of the rows they read, unchanged."""
-    for at, step in enumerate(steps):
+    for position, step in enumerate(steps):
         if isinstance(step, JoinStep | AggregateStep):
             return False
         if isinstance(step, ProjectStep) and _position(step, column) is None:
             return False
         if isinstance(step, UnionStep):
-            makers = [steps[maker(steps, at, name)] for name in step.inputs]
-            if len({_position(each, column) for each in makers}) > 1:
+            makers = [steps[maker(steps, position, name)] for name in step.inputs]
+            if len({_position(origin, column) for origin in makers}) > 1:
                 return False
     return True
 
@@ -433,7 +437,11 @@ def _position(step: Step, column: str) -> tuple[str, ...] | int | None:
     """Return where a step has a column unchanged: of columns with ``*``, what they are at all."""
     if not isinstance(step, ProjectStep):
         return None
-    kept = [at for at, each in enumerate(step.projections) if each in (column, quoted(column))]
+    kept = [
+        place
+        for place, projection in enumerate(step.projections)
+        if projection in (column, quoted(column))
+    ]
     return step.projections if "*" in step.projections else next(iter(kept), None)
 
 
@@ -478,29 +486,31 @@ def kind_of(step: Step) -> str:
 
 def maker(steps: Sequence[Step], position: int, name: str) -> int:
     """Return the position of the step that makes a relation which the step at a position reads."""
-    return next(at for at in reversed(range(position)) if steps[at].output == name)
+    return next(place for place in reversed(range(position)) if steps[place].output == name)
 
 
 def made_by(steps: Sequence[Step], position: int, name: str) -> list[Step]:
     """Return the steps that make a relation which the step at a position reads, in their order."""
-    found = {maker(steps, position, name)}
-    pending = [*found]
+    places = {maker(steps, position, name)}
+    pending = [*places]
     while pending:
-        at = pending.pop()
-        makers = {maker(steps, at, each) for each in steps[at].inputs}
-        pending += makers - found
-        found |= makers
-    return [steps[at] for at in sorted(found)]
+        reader = pending.pop()
+        makers = {maker(steps, reader, relation) for relation in steps[reader].inputs}
+        pending += makers - places
+        places |= makers
+    return [steps[place] for place in sorted(places)]
 
 
 def asks_python(step: Step) -> bool:
     """Return whether a step calls Python functions elsewhere than as a predicate."""
     if isinstance(step, FilterStep):
-        return any(isinstance(each, MixedPredicate) for each in step.predicates)
+        return any(isinstance(predicate, MixedPredicate) for predicate in step.predicates)
     return isinstance(step, ProjectStep) and bool(step.calls)
 
 
-def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tuple[Step, ...]:
+def steps(
+    query: Query, steps_by_stream: Mapping[str, Sequence[Step]] | None = None
+) -> tuple[Step, ...]:
     """Return the steps of a query in the order in which they are evaluated.
 
     A query over one input is filtered even where it has no predicate; of a join, the inputs that
@@ -508,9 +518,10 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
 
     Args:
         query: the query.
-        made: of the streams that are results of other queries, the steps of those by the stream's
-            name. They take the place of reading it, over relations of their own: ``s`` of the query
-            behind the input ``a`` is called ``a.s`` (an input of that very name is in backticks).
+        steps_by_stream: of the streams that are results of other queries, the steps of those by
+            the stream's name. They take the place of reading it, over relations of their own: ``s``
+            of the query behind the input ``a`` is called ``a.s`` (an input of that very name is in
+            backticks).
 
     Example:
         >>> from eddyline.query.select.reader import read_query
@@ -525,37 +536,37 @@ def steps(query: Query, made: Mapping[str, Sequence[Step]] | None = None) -> tup
         project s ⋈ t: s.v AS v
     """
     if query.parts:
-        return _union(query, made)
-    found: list[Step] = []
-    for each in query.inputs:
-        found += _input_steps(query, each, made or {})
-    names = [identifier(each.name) for each in query.inputs]
+        return _union(query, steps_by_stream)
+    result: list[Step] = []
+    for item in query.inputs:
+        result += _input_steps(query, item, steps_by_stream or {})
+    names = [identifier(source.name) for source in query.inputs]
     if query.grouping is not None:
-        return (*found, _aggregate_step(query, names[0]))
+        return (*result, _aggregate_step(query, names[0]))
     overs = query.overs
-    found += [OverStep(names[0], over.partition_by, over.calls, over.time) for over in overs]
+    result += [OverStep(names[0], over.partition_by, over.calls, over.time) for over in overs]
     if not query.is_join:
         project = ProjectStep(names[0], query.projections, calls=query.calls, time=query.time)
-        return (*found, project)
+        return (*result, project)
     output = " ⋈ ".join(names)
-    qualifiers = [each.name for each in query.inputs]
+    qualifiers = [source.name for source in query.inputs]
     needed = columns_read(qualifiers, (*query.projections, *query.residual, *query.conditions))
     joined = tuple(
-        JoinedInput(each.name, name, each.window, needed[each.name])
-        for name, each in zip(names, query.inputs, strict=True)
+        JoinedInput(source.name, name, source.window, needed[source.name])
+        for name, source in zip(names, query.inputs, strict=True)
     )
     asked = query.emits or "istream", output, query.kind, query.conditions
-    found.append(JoinStep(joined, query.keys, query.equalities, *asked))
+    result.append(JoinStep(joined, query.keys, query.equalities, *asked))
     if query.residual:
-        found.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
-    return (*found, ProjectStep(output, query.projections, time=query.time))
+        result.append(FilterStep(output, tuple(map(SqlPredicate, query.residual))))
+    return (*result, ProjectStep(output, query.projections, time=query.time))
 
 
-def _union(query: Query, made: Mapping[str, Sequence[Step]] | None) -> tuple[Step, ...]:
+def _union(query: Query, steps_by_stream: Mapping[str, Sequence[Step]] | None) -> tuple[Step, ...]:
     """Return the steps of UNION ALL; the relations of its parts are told apart by number."""
     names = [f"part {number}" for number in range(1, len(query.parts) + 1)]
     parts = zip(names, query.parts, strict=True)
-    inner = [step for name, part in parts for step in inlined(steps(part, made), name)]
+    inner = [step for name, part in parts for step in inlined(steps(part, steps_by_stream), name)]
     return (*inner, UnionStep(tuple(names)))
 
 
@@ -563,7 +574,9 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
     """Return the step that aggregates an input."""
     assert query.grouping is not None
     grouping, window = query.grouping, query.inputs[0].window
-    where = both(*(each.text for each in query.inputs[0].predicates)) if window.counts else ""
+    where = (
+        both(*(predicate.text for predicate in query.inputs[0].predicates)) if window.counts else ""
+    )
     return AggregateStep(
         input,
         grouping.groups,
@@ -578,16 +591,18 @@ def _aggregate_step(query: Query, input: str) -> AggregateStep:
     )
 
 
-def _input_steps(query: Query, each: Input, made: Mapping[str, Sequence[Step]]) -> list[Step]:
+def _input_steps(
+    query: Query, item: Input, steps_by_stream: Mapping[str, Sequence[Step]]
+) -> list[Step]:
     """Return the steps that make an input: its stream, and what passes its predicates."""
-    name, inner = identifier(each.name), made.get(each.stream)
-    if each.query is not None:
-        inner = steps(each.query, made)
-    found: list[Step] = [ReadStep(each.stream, name)]
+    name, inner = identifier(item.name), steps_by_stream.get(item.stream)
+    if item.query is not None:
+        inner = steps(item.query, steps_by_stream)
+    result: list[Step] = [ReadStep(item.stream, name)]
     if inner is not None:
-        found = inlined(inner, name)
-    if each.predicates or not query.is_join:
+        result = inlined(inner, name)
+    if item.predicates or not query.is_join:
         # Where rows are counted and aggregated, WHERE is asked of those that the window has.
-        is_counted = query.grouping is not None and each.window.counts is not None
-        found.append(FilterStep(name, () if is_counted else each.predicates))
-    return found
+        is_counted = query.grouping is not None and item.window.counts is not None
+        result.append(FilterStep(name, () if is_counted else item.predicates))
+    return result

@@ -90,9 +90,16 @@ def sections(view: AggregateView, history: History) -> list[Section]:
         ("buckets", _buckets(view)),
     ]
     rows = tuple(
-        (name, each.n_rows, each.n_cells, finite(each.rows_per_cell), each.n_read, each.n_results)
-        for name, each in (("newest", view.newest), ("all", view.total))
-        if each.n_rows
+        (
+            name,
+            profile.n_rows,
+            profile.n_cells,
+            finite(profile.rows_per_cell),
+            profile.n_read,
+            profile.n_results,
+        )
+        for name, profile in (("newest", view.newest), ("all", view.total))
+        if profile.n_rows
     )
     tiles = (
         Tile("Rows per cell", finite(view.newest.rows_per_cell), "number"),
@@ -132,10 +139,10 @@ def _figures(history: History) -> Sequence[Figure]:
     if len(points) < 2:
         return []
     ids = tuple(batch.batch_id for batch, _ in points)
-    kept = Line("cells kept", tuple(float(each.n_kept) for _, each in points))
-    results = tuple(each.profile.n_results / batch.n_batches for batch, each in points)
-    given = Line("results", results)
+    kept = Line("cells kept", tuple(float(record.n_kept) for _, record in points))
+    results = tuple(record.profile.n_results / batch.n_batches for batch, record in points)
+    line = Line("results", results)
     return [
         Figure("Cells kept, by batch", ids, (kept,), "count", is_half=True),
-        Figure("Results, by batch", ids, (given,), "count", is_half=True),
+        Figure("Results, by batch", ids, (line,), "count", is_half=True),
     ]

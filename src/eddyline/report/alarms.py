@@ -46,8 +46,8 @@ def lines(record: AlarmRecord) -> tuple[str, ...]:
     if not record.ways:
         return ()
     n_templates = sum(record.ways.values())
-    told = ", ".join(f"{n} {way}" for way, n in Counter(record.ways).most_common())
-    return (f"{counted(record.n_alarms, 'alarm')} in {counted(n_templates, 'template')}: {told}",)
+    ways = ", ".join(f"{n} {way}" for way, n in Counter(record.ways).most_common())
+    return (f"{counted(record.n_alarms, 'alarm')} in {counted(n_templates, 'template')}: {ways}",)
 
 
 def sections(views: Sequence[TemplateView], history: History) -> list[Section]:

@@ -75,16 +75,16 @@ def sections(
         has_lateness: whether it was given a lateness.
         learned: the streams whose lateness is learned, and what is known of it.
     """
-    times = [None if at == ALWAYS else at for at in (latest, low)]
+    times = [None if time == ALWAYS else time for time in (latest, low)]
     row = (stream, n_rows, n_late, n_untimed, *times)
-    said = []
+    advice = []
     if not has_lateness and not learned:
-        said.append(
+        advice.append(
             f"{stream} was given no lateness: a row is late if a batch before had a later one; "
             f"engine.stream(…, lateness='1 minute') waits for it"
         )
     tables = Table(ARRIVED, (row,)), *learned_tables(learned)
-    return [Section("Event time", tables), *notes(said)]
+    return [Section("Event time", tables), *notes(advice)]
 
 
 LEARNED = columns("stream, lateness, to hold, held, measured: count, beyond: count")
@@ -96,13 +96,13 @@ def learned_tables(learned: Mapping[str, LearnedLateness]) -> Iterator[Table]:
         (
             name,
             # Any row is in time before something is known.
-            "any, so far" if each.bound == FOREVER else span(each.bound),
-            exactly(each.share),
-            exactly(each.held),
-            each.n_rows,
-            each.n_beyond,
+            "any, so far" if lateness.bound == FOREVER else span(lateness.bound),
+            exactly(lateness.share),
+            exactly(lateness.held),
+            lateness.n_rows,
+            lateness.n_beyond,
         )
-        for name, each in learned.items()
+        for name, lateness in learned.items()
     )
     if rows:
         yield Table(LEARNED, rows, "The lateness that is learned, and the rows beyond it.")

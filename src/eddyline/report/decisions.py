@@ -138,8 +138,8 @@ def _order(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
         yield from _by_ratio(entry, evidence)
     if matches := evidence.get("combinations_per_row"):
         pairs = sorted(matches.items(), key=lambda pair: pair[1])
-        said = _named(f"{significant(n)} rows of {clipped(name)}" for name, n in pairs)
-        yield f"A row is joined with {said} on average."
+        phrase = _named(f"{significant(n)} rows of {clipped(name)}" for name, n in pairs)
+        yield f"A row is joined with {phrase} on average."
     if "proposed_cost_ns" in evidence:
         old_ns, new_ns = duration(evidence["cost_ns"]), duration(evidence["proposed_cost_ns"])
         yield f"A row is estimated to cost {new_ns} instead of {old_ns}."
@@ -184,8 +184,8 @@ def _stale(_: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} dropped {now} of the newest rows that reached it, and {before} before."
     elif "filter" in evidence:
         behind = order_text(evidence["given"], MOST_NAMED) if evidence.get("given") else ""
-        of = f" of the rows behind {behind}" if behind else ""
-        yield f"The share that {clipped(evidence['filter'])} drops{of} has changed."
+        phrase = f" of the rows behind {behind}" if behind else ""
+        yield f"The share that {clipped(evidence['filter'])} drops{phrase} has changed."
     if costs_of := evidence.get("costs_of"):
         yield f"The cost of {_named(map(clipped, costs_of))} has changed."
     yield "Older evidence no longer counts."
@@ -212,7 +212,7 @@ def _moved(then: Mapping[str, float], now: Mapping[str, float]) -> str:
     shared = [name for name in now if name in then]
     if not shared:
         return ""
-    name = max(shared, key=lambda each: abs(now[each] - then[each]))
+    name = max(shared, key=lambda condition: abs(now[condition] - then[condition]))
     was, is_now = _share(then[name]), _share(now[name])
     return f"They differ most in {clipped(name)}: {was} then, {is_now} now."
 
@@ -293,8 +293,8 @@ def _worth(benefit_ns: float | None, cost_ns: float | None) -> str:
 def _sharing(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(costs := evidence.get("estimated_ns"), dict):  # alarms
         priced = sorted(costs.items(), key=lambda pair: pair[1])
-        said = _named(f"{duration(ns)} {name}" for name, ns in priced)
-        yield f"A segment is estimated to cost {said}."
+        prices = _named(f"{duration(ns)} {name}" for name, ns in priced)
+        yield f"A segment is estimated to cost {prices}."
         yield f"It took {duration(evidence['took_ns'])} {entry.before}."
         return
     why = evidence["why"]
@@ -311,9 +311,9 @@ def _sharing(entry: JournalEntry, evidence: Mapping[str, Any]) -> Iterator[str]:
 
 def _named(names: Any) -> str:
     """Join names; of many, the rest is a number."""
-    found = list(names)
-    more = [f"{count(len(found) - MOST_NAMED)} more"] if len(found) > MOST_NAMED else []
-    return ", ".join((*found[:MOST_NAMED], *more))
+    listed = list(names)
+    more = [f"{count(len(listed) - MOST_NAMED)} more"] if len(listed) > MOST_NAMED else []
+    return ", ".join((*listed[:MOST_NAMED], *more))
 
 
 def _share(frac: float) -> str:
@@ -386,7 +386,7 @@ PINNED = "pinned by a person"
 
 def pin_lines(pins: Sequence[PinView]) -> tuple[str, ...]:
     """Return the components that are pinned on a line, for the progress; none if there is none."""
-    return (f"pinned: {', '.join(each.component for each in pins)}",) if pins else ()
+    return (f"pinned: {', '.join(pin.component for pin in pins)}",) if pins else ()
 
 
 def pin_sections(pins: Sequence[PinView]) -> list[Section]:
@@ -398,8 +398,8 @@ def pin_sections(pins: Sequence[PinView]) -> list[Section]:
 def _pin_text(view: PinView) -> str:
     since = f"after batch {view.pin.batch_id}" if view.pin.batch_id >= 0 else "before batch 0"
     begins = "" if view.is_in_force else ", in force from the next batch on"
-    said = f"{plan_text(view.words)}: pinned by a person {since}{begins}"
-    return f"{said}; {_advice_text(view)}" if view.is_in_force and view.advice else said
+    phrase = f"{plan_text(view.words)}: pinned by a person {since}{begins}"
+    return f"{phrase}; {_advice_text(view)}" if view.is_in_force and view.advice else phrase
 
 
 def _advice_text(view: PinView) -> str:
@@ -458,8 +458,8 @@ def _saved(view: LogView) -> str:
 
 
 def _cost(cost: float, view: LogView) -> str:
-    told = duration(cost) if view.unit == "ns" else f"{significant(cost)} {view.unit}"
-    return f"{told} per {view.per}"
+    amount = duration(cost) if view.unit == "ns" else f"{significant(cost)} {view.unit}"
+    return f"{amount} per {view.per}"
 
 
 def _basis(view: LogView) -> str:
@@ -487,8 +487,8 @@ def _routes_text(plan: Any) -> str:
 def _told_by(filters: Mapping[str, Any]) -> str:
     """Write the attribute that tells best what a filter drops, by filter."""
     return ", ".join(
-        f"{clipped(name)} by {clipped(str(each['attribute']))} ({significant(each['gain_ratio'])})"
-        for name, each in filters.items()
+        f"{clipped(name)} by {clipped(str(best['attribute']))} ({significant(best['gain_ratio'])})"
+        for name, best in filters.items()
     )
 
 

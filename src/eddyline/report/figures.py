@@ -58,8 +58,8 @@ class Colours:
         A name keeps the slot that it had in a figure before, unless another line of this figure has
         it; new names take the first slots that no line of this figure has.
         """
-        own = [line for line in figure.lines if not line.is_muted and line.mark != "area"]
-        plain = [line.name for line in own][:MAX_COLOURS]
+        lines = [line for line in figure.lines if not line.is_muted and line.mark != "area"]
+        plain = [line.name for line in lines][:MAX_COLOURS]
         taken: dict[str, int] = {}
         for name in plain:
             slot = self._slots.get(name)
@@ -69,14 +69,14 @@ class Colours:
         taken |= {name: next(free) for name in plain if name not in taken}
         self._slots = {**taken, **self._slots}
         around = taken[plain[0]] if plain else MUTED
-        found = {line.name: around for line in figure.lines if line.mark == "area"} | taken
-        return [MUTED if line.is_muted else found.get(line.name, MUTED) for line in figure.lines]
+        slot_of = {line.name: around for line in figure.lines if line.mark == "area"} | taken
+        return [MUTED if line.is_muted else slot_of.get(line.name, MUTED) for line in figure.lines]
 
 
 def drawn(figure: Figure, slots: Sequence[int]) -> Drawn:
     """Return a figure as Plotly's traces and layout; each line has a colour slot."""
-    given = (finite(value) for line in figure.lines for value in line.values)
-    values = [value for value in given if value is not None]
+    numbers = (finite(value) for line in figure.lines for value in line.values)
+    values = [value for value in numbers if value is not None]
     top = max(values, default=0.0)
     scale, suffix = _scale(figure, top)
     # Colours are drawn above the muted lines.
@@ -130,9 +130,9 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
     width = 1.5 if is_area or (is_rank and slot == MUTED) else thick
     if slot == MUTED and not line.is_muted and not is_rank:
         width = 1
-    said = "%{y:.1%}" if figure.unit == "share" else f"%{{y:,.4~g}}{suffix}"
+    value_form = "%{y:.1%}" if figure.unit == "share" else f"%{{y:,.4~g}}{suffix}"
     details = "<br>%{customdata}" if line.details else ""
-    at = "%{x|%Y-%m-%d %H:%M:%S.%L}" if figure.is_timed else "batch %{x}"
+    place_form = "%{x|%Y-%m-%d %H:%M:%S.%L}" if figure.is_timed else "batch %{x}"
     drawn_at = line.at or figure.batch_ids
     places = (
         [None if micros is None else micros / 1000 for micros in drawn_at]
@@ -150,8 +150,8 @@ def _trace(figure: Figure, line: Line, slot: int, scale: float, suffix: str) -> 
         "line": {"width": width},
         "marker": {"size": width + 4},
         "customdata": list(line.details),
-        "hovertemplate": f"<b>%{{fullData.name}}</b><br>{at}"
-        f"{'' if is_rank else f': {said}'}{details}<extra></extra>",
+        "hovertemplate": f"<b>%{{fullData.name}}</b><br>{place_form}"
+        f"{'' if is_rank else f': {value_form}'}{details}<extra></extra>",
         **({"fill": "tozeroy"} if is_area else {}),
         **_of_mark(line),
     }
@@ -171,7 +171,7 @@ def _scale(figure: Figure, top: float) -> tuple[float, str]:
     """Return the size of the unit that values are drawn in, and what stands behind a value."""
     if figure.unit == "ns":
         units = (("ms", 1e6), ("µs", 1e3))
-        unit, size = next((each for each in units if top >= each[1]), ("ns", 1.0))
+        unit, size = next((candidate for candidate in units if top >= candidate[1]), ("ns", 1.0))
         return size, f" {unit}"
     return 1.0, " bytes" if figure.unit == "bytes" else ""
 
@@ -226,8 +226,8 @@ def _escaped(name: str, width: int) -> str:
 
 
 def _short(value: float | None, scale: float, form: str = _SIGNIFICANT) -> float | None:
-    known = finite(value)
-    return None if known is None else float(format(known / scale, form))
+    number = finite(value)
+    return None if number is None else float(format(number / scale, form))
 
 
 def _last(values: Sequence[float | None]) -> float | None:
@@ -250,5 +250,5 @@ class Figures:
         self.data[name] = drawn(figure, slots)
         is_told, is_whole = len(figure.lines) > 1, is_drawing(figure)
         pairs = zip(figure.lines, slots, strict=True)
-        told = (pair for pair in pairs if is_told and (is_whole or pair[1] != MUTED))
-        return name, list(dict.fromkeys((line.name, slot, line.mark) for line, slot in told))
+        shown = (pair for pair in pairs if is_told and (is_whole or pair[1] != MUTED))
+        return name, list(dict.fromkeys((line.name, slot, line.mark) for line, slot in shown))

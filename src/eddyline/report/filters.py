@@ -41,19 +41,19 @@ def sections(view: FilterView, history: History) -> list[Section]:
     """Return a conjunction as it stands, and as it came to be, as people may want to see it."""
     components = {block.component for block in view.blocks}
     ran = {
-        each.component: found
-        for each in view.blocks
-        if (found := _series(each, history)) is not None
+        block.component: series
+        for block in view.blocks
+        if (series := _series(block, history)) is not None
     }
-    said = {block.note for block in view.blocks}
-    wordings = {(each, "routes"): ROUTING for each in components}
+    block_notes = {block.note for block in view.blocks}
+    wordings = {(component, "routes"): ROUTING for component in components}
     return [
         replace(_lead(view, ran), wordings=wordings),
-        *(_block(each, ran.get(each.component)) for each in view.blocks),
+        *(_block(block, ran.get(block.component)) for block in view.blocks),
         *_work(history, components),
         *_pinned(view),
         *last_change(history.last(*CHANGES, components=components), wordings),
-        *notes([note for note in view.notes if note not in said]),
+        *notes([note for note in view.notes if note not in block_notes]),
     ]
 
 
@@ -65,13 +65,13 @@ def _lead(view: FilterView, ran: dict[str, OrderSeries]) -> Section:
     if not view.blocks:  # where there is no filter at all, the steps say that every row passes
         lead = (Text("No filter of it has an order to learn."),) if view.pinned else ()
         return Section("", lead)
-    said = (
-        each.outcome(f"The order of the {_block_name(name)}")
-        for name, each in ran.items()
-        if len(each.filter_ids) > 1
+    outcomes = (
+        series.outcome(f"The order of the {_block_name(name)}")
+        for name, series in ran.items()
+        if len(series.filter_ids) > 1
     )
-    tiles = (tile for each in ran.values() for tile in each.tiles())
-    return Section("", tuple(map(Text, said)), tuple(tiles))
+    tiles = (tile for series in ran.values() for tile in series.tiles())
+    return Section("", tuple(map(Text, outcomes)), tuple(tiles))
 
 
 def _block(view: BlockView, ran: OrderSeries | None) -> Section:
@@ -87,7 +87,7 @@ def _block(view: BlockView, ran: OrderSeries | None) -> Section:
     if has_evidence or len(view.order) > 1:
         parts.append(Text(_evidence(profile, has_evidence=has_evidence)))
     costs = _costs(view, is_told=ran is not None, has_evidence=has_evidence)
-    parts += [Text(said) for said in (*costs, *_counts(view))]
+    parts += [Text(sentence) for sentence in (*costs, *_counts(view))]
     parts += _routes(view)
     if ran is not None:
         parts += ran.figures("filter", "Rows dropped of those that reach a filter")
@@ -100,8 +100,8 @@ def _block_name(component: str) -> str:
     >>> _block_name("native"), _block_name("arrow#2 of s")
     ('native block', 'arrow#2 block of s')
     """
-    kind, of, relation = component.partition(" of ")
-    return f"{kind} block{of}{relation}"
+    kind, separator, relation = component.partition(" of ")
+    return f"{kind} block{separator}{relation}"
 
 
 def _filter_rows(view: BlockView, *, has_evidence: bool) -> tuple[tuple[Any, ...], ...]:
@@ -114,7 +114,7 @@ def _filter_rows(view: BlockView, *, has_evidence: bool) -> tuple[tuple[Any, ...
     drops[reached <= 0.0] = np.nan  # what nothing reached drops an unknown share
     costs = np.where(profile.costs.is_known, profile.costs.per_row_ns, np.nan)[order]
     work = reached * costs
-    shares = [ratio(each, float(np.nansum(work))) for each in work]
+    shares = [ratio(cost, float(np.nansum(work))) for cost in work]
     written = {filter_index: place for place, filter_index in enumerate(view.written, 1)}
     return tuple(
         (position + 1, written[f], _label(profile.filter_ids[f], view.texts[f]), *numbers)
@@ -151,32 +151,32 @@ def _costs(view: BlockView, *, is_told: bool, has_evidence: bool) -> list[str]:
     if cost is None:
         return ["No cost was measured."]
     as_written = finite(expected_cost_ns(view.written, profile))
-    said = [f"By the newest evidence it costs {cost_text(cost, as_written)}."]
+    sentences = [f"By the newest evidence it costs {cost_text(cost, as_written)}."]
     if not is_told:
         n_rows = 0 if view.totals is None else view.totals.n_rows
         saved_s = None
         if n_rows and as_written is not None and as_written != cost:
             saved_s = n_rows * (as_written - cost) / 1e9
         so_far = "" if saved_s is None else " over the rows so far"
-        said = [f"Expected cost {cost_text(cost, as_written, saved_s)}{so_far}."]
+        sentences = [f"Expected cost {cost_text(cost, as_written, saved_s)}{so_far}."]
     if as_written is not None and profile.basis not in {None, view.written}:
-        said.append("The cost as written is an upper bound: profiling skips some outcomes.")
-    return said
+        sentences.append("The cost as written is an upper bound: profiling skips some outcomes.")
+    return sentences
 
 
 def _counts(view: BlockView) -> list[str]:
     """Say what was counted in the life of a block; what is not counted is left out."""
-    totals, said = view.totals, []
+    totals, sentences = view.totals, []
     if totals is not None and totals.n_rows:
         line = f"{count(totals.n_rows)} rows reached this block"
         if totals.n_evaluations:
             line += f", {count(totals.n_evaluations)} evaluations made"
             if totals.n_extra:
                 line += f", {percent(totals.n_extra / totals.n_evaluations)} of them for profiling"
-        said.append(f"{line}.")
+        sentences.append(f"{line}.")
     # A profile that counted no errors has no array of them.
     raised = (view.profile if totals is None else totals).n_raised.tolist()
-    return said + [
+    return sentences + [
         f"Set aside: {view.profile.filter_ids[f]} raised on {count(raised[f])} rows."
         for f in view.order
         if raised and raised[f] > 0
@@ -199,7 +199,7 @@ def _routes(view: BlockView) -> list[Part]:
 def _work(history: History, components: set[str]) -> list[Section]:
     """Return the evaluations made for the batches."""
     points = points_of(history.batches)
-    made = [
+    evaluations = [
         sum(
             record.n_evaluations
             for record in point.records(OrderRecord)
@@ -208,13 +208,15 @@ def _work(history: History, components: set[str]) -> list[Section]:
         for point in points
     ]
     relation = min(components, default="").partition(" of ")[2]
-    return work_section(f"evaluations of {relation}" if relation else "evaluations", points, made)
+    return work_section(
+        f"evaluations of {relation}" if relation else "evaluations", points, evaluations
+    )
 
 
 def _pinned(view: FilterView) -> list[Section]:
     if not view.pinned:
         return []
-    pairs = tuple((_label(each.name, each.text), each.reason) for each in view.pinned)
+    pairs = tuple((_label(pinned.name, pinned.text), pinned.reason) for pinned in view.pinned)
     return [Section("pinned: keeps its place", (Facts(pairs),))]
 
 

@@ -62,11 +62,11 @@ def size(n_bytes: float | None) -> str:
 
 def _in_unit(value: float | None, units: Sequence[tuple[str, float]]) -> str:
     """Write a value in the first unit of some in which it has at most three digits."""
-    known = finite(value)
-    if known is None:
+    number = finite(value)
+    if number is None:
         return UNKNOWN
-    unit, one = next((each for each in units if known < 999.5 * each[1]), units[-1])
-    return f"{significant(known / one)} {unit}"
+    unit, one = next((scale for scale in units if number < 999.5 * scale[1]), units[-1])
+    return f"{significant(number / one)} {unit}"
 
 
 def span(us: int) -> str:
@@ -75,9 +75,9 @@ def span(us: int) -> str:
     >>> span(7_385_000_000), span(1_500_000), span(90_000_000)
     ('2 h 3 min', '1.5 s', '1 min 30 s')
     """
-    for at, (unit, one) in enumerate(_SPANS):
+    for place, (unit, one) in enumerate(_SPANS):
         if us >= one:
-            lower, least = (*_SPANS, ("s", 1_000_000))[at + 1]
+            lower, least = (*_SPANS, ("s", 1_000_000))[place + 1]
             rest = us % one // least
             return f"{us // one:,} {unit}" + (f" {rest} {lower}" if rest else "")
     return duration(1e3 * us)
@@ -117,20 +117,20 @@ def percent(frac: float | None) -> str:
     >>> percent(0.1234), percent(0.00001), percent(0.99999), percent(1.0)
     ('12.3 %', '< 0.1 %', '> 99.9 %', '100.0 %')
     """
-    known = finite(frac)
-    if known is None:
+    share = finite(frac)
+    if share is None:
         return UNKNOWN
-    if 0.0 < known < 0.0005:
+    if 0.0 < share < 0.0005:
         return "< 0.1 %"
-    if 0.9995 <= known < 1.0:
+    if 0.9995 <= share < 1.0:
         return "> 99.9 %"
-    return f"{100.0 * known:.1f} %"
+    return f"{100.0 * share:.1f} %"
 
 
 def count(number: float | None) -> str:
     """Write a count with thousands set apart."""
-    known = finite(number)
-    return UNKNOWN if known is None else f"{known:,.0f}"
+    value = finite(number)
+    return UNKNOWN if value is None else f"{value:,.0f}"
 
 
 def out_of(n_out: float, n_in: float) -> str:
@@ -139,8 +139,8 @@ def out_of(n_out: float, n_in: float) -> str:
     >>> out_of(1, 8), out_of(3, 2), out_of(0, 0)
     ('12.5 %', '1.5 per row', '-')
     """
-    known = ratio(n_out, n_in)
-    return percent(known) if known is None or known <= 1.0 else f"{significant(known)} per row"
+    share = ratio(n_out, n_in)
+    return percent(share) if share is None or share <= 1.0 else f"{significant(share)} per row"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -178,13 +178,13 @@ def times(factor: float | None) -> str:
     >>> times(2.5), times(0.5), times(1.001)
     ('2.5 × less', '2 × more', 'as much')
     """
-    known = finite(factor)
-    if known is None or known <= 0.0:
+    value = finite(factor)
+    if value is None or value <= 0.0:
         return UNKNOWN
-    text = significant(max(known, 1.0 / known))
+    text = significant(max(value, 1.0 / value))
     if text == "1":
         return _EQUAL
-    return f"{text} {TIMES} {'less' if known > 1.0 else 'more'}"
+    return f"{text} {TIMES} {'less' if value > 1.0 else 'more'}"
 
 
 _EQUAL = "as much"
@@ -262,8 +262,8 @@ def worth_text(saved_s: float | None, of_s: float | None) -> str:
         return ""
     if took is not None and abs(saved) < LITTLE * took:
         return f"next to nothing of {duration(took * 1e9)} of batches"
-    said = f"{duration(abs(saved) * 1e9)} of work {'less' if saved >= 0.0 else 'more'}"
-    return said if not took else f"{said} (batches took {duration(took * 1e9)})"
+    phrase = f"{duration(abs(saved) * 1e9)} of work {'less' if saved >= 0.0 else 'more'}"
+    return phrase if not took else f"{phrase} (batches took {duration(took * 1e9)})"
 
 
 def one_line(text: str) -> str:
@@ -370,7 +370,7 @@ class Wording:
         """Write the plans before and after a decision."""
         if (write := self.plan) is None:
             return change_texts(before, after)
-        old, new = (UNKNOWN if each is None else write(each) for each in (before, after))
+        old, new = (UNKNOWN if plan is None else write(plan) for plan in (before, after))
         return old, new
 
 
@@ -395,7 +395,7 @@ def value_text(value: Any, number: Callable[[float], str] = significant) -> str:
 
 
 def _is_order(plan: Any) -> bool:
-    return _is_list(plan) and all(isinstance(each, str) for each in plan)
+    return _is_list(plan) and all(isinstance(name, str) for name in plan)
 
 
 def _is_list(value: Any) -> bool:

@@ -96,16 +96,16 @@ def write_reports(views: Sequence[RunView], path: str | Path) -> list[Path]:
     index = templates(package("jinja2", NEEDS)).get_template("index.html").render(pages=pages)
     texts = [_page(view, library.name) for view in views]
     plotly: str = package("plotly.offline", NEEDS).get_plotlyjs()
-    made = zip([first, *files, library], [index, *texts, plotly], strict=True)
-    return [_written(file, text) for file, text in made]
+    contents = zip([first, *files, library], [index, *texts, plotly], strict=True)
+    return [_written(file, text) for file, text in contents]
 
 
 def _file_names(views: Sequence[RunView]) -> list[str]:
     """Return the names of queries as parts of names of files; those that are alike get numbers."""
     plain = [re.sub(r"[^\w.-]+", "_", view.query) for view in views]
     return [
-        f"{name}_{plain[:at].count(name) + 1}" if name in plain[:at] else name
-        for at, name in enumerate(plain)
+        f"{name}_{plain[:place].count(name) + 1}" if name in plain[:place] else name
+        for place, name in enumerate(plain)
     ]
 
 
@@ -173,11 +173,15 @@ def settings_section(settings: Mapping[str, str], *, is_aside: bool = False) -> 
 
 
 def _when(view: RunView) -> str:
-    known = [batch for batch in view.history.batches if (finite(batch.ended_at) or 0.0) > 0.0]
-    if not known:
+    ended_batches = [
+        batch for batch in view.history.batches if (finite(batch.ended_at) or 0.0) > 0.0
+    ]
+    if not ended_batches:
         return ""
-    began = known[0].began_at
-    first, last = (datetime.fromtimestamp(at, UTC) for at in (began, known[-1].ended_at))
+    began = ended_batches[0].began_at
+    first, last = (
+        datetime.fromtimestamp(seconds, UTC) for seconds in (began, ended_batches[-1].ended_at)
+    )
     if first == last:
         return f", {first:%Y-%m-%d %H:%M:%S} UTC"
     until = f"{last:%H:%M:%S}" if first.date() == last.date() else f"{last:%Y-%m-%d %H:%M:%S}"
@@ -243,15 +247,15 @@ def templates(jinja2: Any, *packages: str) -> Any:
         jinja2: the package.
         packages: those that have templates of their own.
     """
-    of = [jinja2.PackageLoader(each) for each in (*packages, "eddyline.report")]
-    made = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(of),
+    loaders = [jinja2.PackageLoader(name) for name in (*packages, "eddyline.report")]
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "is_drawing": is_drawing,
         "kind": lambda part: type(part).__name__,
         "line": one_line,
@@ -261,9 +265,9 @@ def templates(jinja2: Any, *packages: str) -> Any:
         "side": lambda unit: "text" if unit == "text" else "number",
         "cell": lambda value, unit: value_in(unit, value),
     }
-    made.globals |= {"max_rows": MAX_ROWS, "max_items": MAX_ITEMS}
-    made.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    return made
+    environment.globals |= {"max_rows": MAX_ROWS, "max_items": MAX_ITEMS}
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return environment
 
 
 def wordings_of(sections: Sequence[Section]) -> Wordings:

@@ -128,18 +128,18 @@ WORDS = (
 
 def lines(record: JoinRecord) -> tuple[str, ...]:
     """Return what the windows hold, for the progress."""
-    found = [f"windows {_held(record)}"]
+    phrases = [f"windows {_held(record)}"]
     if record.n_cold:
-        found.append(f"{count(record.n_cold)} rows cold, {size(record.cold_bytes)}")
+        phrases.append(f"{count(record.n_cold)} rows cold, {size(record.cold_bytes)}")
     if record.n_missing_at_most:
-        found.append(f"at most {count(record.n_missing_at_most)} results missing")
+        phrases.append(f"at most {count(record.n_missing_at_most)} results missing")
     counts = {"late": record.n_late, "filtered": record.n_filtered, "waiting": record.n_waiting}
-    return (*found, *(f"{count(n)} {what}" for what, n in counts.items() if n))
+    return (*phrases, *(f"{count(n)} {what}" for what, n in counts.items() if n))
 
 
 def _held(record: JoinRecord) -> str:
     """Say how many rows the windows hold, the fullest first."""
-    held = sorted(zip(record.n_kept, record.inputs, strict=True), key=lambda each: -each[0])
+    held = sorted(zip(record.n_kept, record.inputs, strict=True), key=lambda pair: -pair[0])
     shown = ", ".join(f"{clipped(name)} {count(n)}" for n, name in held[:SHOWN_INPUTS])
     more = f", … {count(len(held) - SHOWN_INPUTS)} more" if len(held) > SHOWN_INPUTS else ""
     return f"{count(sum(record.n_kept))} rows, {size(sum(record.n_bytes))}: {shown}{more}"
@@ -149,9 +149,9 @@ def sections(view: JoinView, history: History) -> list[Section]:
     """Return a join as it stands, and as it came to be, as people may want to see it."""
     points = points_of(history.batches)
     ran = [
-        found
+        series
         for pipeline in _every_pipeline(view)
-        if (found := order_series(pipeline.component, history.batches)) is not None
+        if (series := order_series(pipeline.component, history.batches)) is not None
     ]
     learned = learned_tables(view.learned)
     pipelines = {
@@ -168,7 +168,7 @@ def sections(view: JoinView, history: History) -> list[Section]:
             entities=tuple(_entities(view)),
         ),
         *_members(view),
-        *(_pipelines(view, *each) for each in _pipelines_by_query(view)),
+        *(_pipelines(view, *group) for group in _pipelines_by_query(view)),
         *_caches(view),
         *constraint_sections(view, points),
         *map(_order, ran),
@@ -193,10 +193,10 @@ def _entities(view: JoinView) -> Iterator[Entity]:
             ("frequent keys that are cut", "; ".join(view.splits)),
         )
         yield Entity("exchange", "buckets", JoinRecord.component, facts)
-    for each in view.inputs:
-        latest = "" if each.latest is None else f"{instant(each.latest)} UTC"
-        window = (("window", each.window), ("latest row", latest), ("runs", count(each.n_runs)))
-        yield Entity("window", each.name, JoinRecord.component, window, each.name)
+    for source in view.inputs:
+        latest = "" if source.latest is None else f"{instant(source.latest)} UTC"
+        window = (("window", source.window), ("latest row", latest), ("runs", count(source.n_runs)))
+        yield Entity("window", source.name, JoinRecord.component, window, source.name)
     for cache in view.caches:
         rows = (
             ("asked by rows of", cache.pipeline),
@@ -214,11 +214,11 @@ def _entities(view: JoinView) -> Iterator[Entity]:
 def _lead(
     view: JoinView, points: Sequence[Point], history: History, ran: Sequence[OrderSeries]
 ) -> Section:
-    said = [*summary(view), *holding_back(view), *waiting(view), *dropped_by_tables(view)]
-    if n_ordered := sum(len(each.filter_ids) > 1 for each in ran):
+    sentences = [*summary(view), *holding_back(view), *waiting(view), *dropped_by_tables(view)]
+    if n_ordered := sum(len(series.filter_ids) > 1 for series in ran):
         first = history.batches[0].batch_id
         n = sum(entry.event == "order" and entry.batch_id >= first for entry in history.journal)
-        said.append(f"The orders of {counted(n_ordered, 'pipeline')} {how_often(n)}.")
+        sentences.append(f"The orders of {counted(n_ordered, 'pipeline')} {how_often(n)}.")
     tiles = []
     records = [record for point in points for record in point.records(JoinRecord)]
     if records:
@@ -232,17 +232,17 @@ def _lead(
             tiles.append(
                 Tile("Rows that are cold", newest.n_cold, "count", size(newest.cold_bytes))
             )
-    tiles += [tile for each in ran for tile in each.tiles()]
-    return Section("", tuple(map(Text, said)), tuple(tiles), wordings=wordings_of(view))
+    tiles += [tile for series in ran for tile in series.tiles()]
+    return Section("", tuple(map(Text, sentences)), tuple(tiles), wordings=wordings_of(view))
 
 
 def summary(view: JoinView) -> list[str]:
     """Return in sentences what is emitted, by which keys, in which grid, and what was found."""
-    said, word = _EMITS.get(view.emits), view.emits
+    meaning, word = _EMITS.get(view.emits), view.emits
     if view.kind in _KINDS:
         names = [clipped(source.name, NAME_WIDTH) for source in view.inputs]
-        said, word = _KINDS[view.kind].format(*names), view.kind
-    how = f": {said}" if said else ""
+        meaning, word = _KINDS[view.kind].format(*names), view.kind
+    how = f": {meaning}" if meaning else ""
     return [
         f"Join of {counted(len(view.inputs), 'input')}, {one_line(word).upper()}{how}.",
         f"Keys: {'; '.join(view.keys) or UNKNOWN}.{_declared(view)}",
@@ -291,12 +291,14 @@ def holding_back(view: JoinView) -> list[str]:
     """
     streams = [source for source in view.inputs if not source.is_table]
     awaited = sorted(
-        (each.awaited_from, at) for at, each in enumerate(streams) if each.awaited_from is not None
+        (source.awaited_from, number)
+        for number, source in enumerate(streams)
+        if source.awaited_from is not None
     )
     if len(awaited) < max(2, len(streams)) or awaited[0][0] == awaited[1][0]:
         return []
-    (first, at), (second, _) = awaited[:2]
-    name = clipped(streams[at].name, NAME_WIDTH)
+    (first, place), (second, _) = awaited[:2]
+    name = clipped(streams[place].name, NAME_WIDTH)
     return [
         f"{name} holds back expiry: its rows are awaited from {instant(first)} UTC on, "
         f"{span(second - first)} before those of any other stream; until it moves on, the windows "
@@ -306,13 +308,13 @@ def holding_back(view: JoinView) -> list[str]:
 
 def waiting(view: JoinView) -> list[str]:
     """Count the rows that are kept back until event time has passed them, if any are."""
-    found = [
+    counts = [
         f"{clipped(source.name, NAME_WIDTH)} {count(source.n_waiting)}"
         for source in view.inputs
         if source.n_waiting
     ]
     later = "earlier one" if view.kind == "inner" else "partner"
-    return [f"Rows that wait until no {later} can come: {', '.join(found)}."] if found else []
+    return [f"Rows that wait until no {later} can come: {', '.join(counts)}."] if counts else []
 
 
 def dropped_by_tables(view: JoinView) -> list[str]:
@@ -320,21 +322,23 @@ def dropped_by_tables(view: JoinView) -> list[str]:
 
     Nothing where tables go to the rows: there is no shuffle then.
     """
-    found: list[str] = []
-    for each in view.drops if view.way == BUCKETS else ():
-        name, tables = (clipped(of, NAME_WIDTH) for of in (each.name, " and ".join(each.tables)))
-        if each.is_dropping:
-            of_late = "" if finite(each.share) is None else f", {percent(each.share)} of late"
-            found.append(
+    sentences: list[str] = []
+    for drop in view.drops if view.way == BUCKETS else ():
+        name, tables = (
+            clipped(text, NAME_WIDTH) for text in (drop.name, " and ".join(drop.tables))
+        )
+        if drop.is_dropping:
+            of_late = "" if finite(drop.share) is None else f", {percent(drop.share)} of late"
+            sentences.append(
                 f"Rows of {name} whose key {tables} has not are dropped before the shuffle: "
-                f"{count(each.n_dropped)} so far{of_late}."
+                f"{count(drop.n_dropped)} so far{of_late}."
             )
-        elif finite(each.share) is not None:
-            found.append(
+        elif finite(drop.share) is not None:
+            sentences.append(
                 f"Rows of {name} are not filtered by the keys of {tables}: that dropped "
-                f"{percent(each.share)} of them, too few."
+                f"{percent(drop.share)} of them, too few."
             )
-    return found
+    return sentences
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -351,8 +355,8 @@ def _arrived(view: JoinView) -> Table:
             source.n_untimed,
         )
         # The rows of a table do not arrive: nothing is known where a zero would stand.
-        known = (None, source.n_joined, None, None) if source.is_table else arrived
-        rows.append((clipped(name, NAME_WIDTH), clipped(source.window, NAME_WIDTH), *known))
+        counts = (None, source.n_joined, None, None) if source.is_table else arrived
+        rows.append((clipped(name, NAME_WIDTH), clipped(source.window, NAME_WIDTH), *counts))
     return Table(ARRIVED, tuple(rows), "What arrived.")
 
 
@@ -371,14 +375,14 @@ def _kept(view: JoinView) -> Table:
 
 
 def _every_pipeline(view: JoinView) -> list[PipelineView]:
-    return [each for _, pipelines in _pipelines_by_query(view) for each in pipelines]
+    return [pipeline for _, pipelines in _pipelines_by_query(view) for pipeline in pipelines]
 
 
 def _pipelines_by_query(view: JoinView) -> list[tuple[str, Sequence[PipelineView]]]:
     """Return the pipelines of each query that shares the join, else those of the one query."""
     if not view.members:
         return [("", view.pipelines)]
-    return [(each.name, each.pipelines) for each in view.members if each.is_here]
+    return [(member.name, member.pipelines) for member in view.members if member.is_here]
 
 
 def _members(view: JoinView) -> list[Section]:
@@ -386,27 +390,29 @@ def _members(view: JoinView) -> list[Section]:
     if not view.members:
         return []
     rows = []
-    for each in view.members:
-        windows = ", ".join(f"{clipped(of, NAME_WIDTH)} [{window}]" for of, window in each.windows)
-        wheres = "; ".join(
-            f"{clipped(of, NAME_WIDTH)}: {one_line(where)}" for of, where in each.wheres
+    for member in view.members:
+        windows = ", ".join(
+            f"{clipped(source, NAME_WIDTH)} [{window}]" for source, window in member.windows
         )
-        work = (each.n_results, each.ns) if each.is_here else (None, None)
-        rows.append((clipped(each.name, NAME_WIDTH), windows, wheres or "as the others", *work))
+        wheres = "; ".join(
+            f"{clipped(source, NAME_WIDTH)}: {one_line(where)}" for source, where in member.wheres
+        )
+        work = (member.n_results, member.ns) if member.is_here else (None, None)
+        rows.append((clipped(member.name, NAME_WIDTH), windows, wheres or "as the others", *work))
     note = (
         "These queries share the exchange and the windows above: each row comes once and is kept "
         "once, as long as the longest window says. Each query has its own windows and conditions "
         "within these, and its own pipelines."
     )
-    said = [Table(MEMBERS, tuple(rows), note)]
-    gone = [each.name for each in view.members if not each.is_here]
+    tables = [Table(MEMBERS, tuple(rows), note)]
+    gone = [query.name for query in view.members if not query.is_here]
     texts = [Text(f"{', '.join(gone)} left; the windows stay as they are.")] if gone else []
-    return [Section("queries that share the join", (*said, *texts))]
+    return [Section("queries that share the join", (*tables, *texts))]
 
 
 def _pipelines(view: JoinView, query: str, pipelines: Sequence[PipelineView]) -> Section:
     state = "orders are learned" if view.is_adaptive else "orders are fixed"
-    if all(len(each.probes) < 2 for each in pipelines):
+    if all(len(pipeline.probes) < 2 for pipeline in pipelines):
         state = "one window each, nothing to order"
     if view.way == BROADCAST:
         state = "tables come to the rows, which is not counted"
@@ -434,12 +440,12 @@ def _pipelines(view: JoinView, query: str, pipelines: Sequence[PipelineView]) ->
     classes = tuple(
         (
             clipped(pipeline.name, NAME_WIDTH),
-            each.rows,
-            order_text([clipped(name) for name in each.order]),
-            each.share,
+            row_class.rows,
+            order_text([clipped(name) for name in row_class.order]),
+            row_class.share,
         )
         for pipeline in view.pipelines
-        for each in pipeline.classes
+        for row_class in pipeline.classes
     )
     if classes:
         parts.append(Table(CLASSES, classes, "Classes of rows with orders of their own."))
@@ -455,19 +461,19 @@ def _caches(view: JoinView) -> list[Section]:
     return [Section("caches of joined rows", (table,))]
 
 
-def _cache_row(each: CacheView) -> tuple[Any, ...]:
+def _cache_row(cache: CacheView) -> tuple[Any, ...]:
     windows, partners = (
         " ⋈ ".join(clipped(name, NAME_WIDTH) for name in names)
-        for names in (each.windows, each.partners)
+        for names in (cache.windows, cache.partners)
     )
     return (
-        clipped(each.pipeline, NAME_WIDTH),
+        clipped(cache.pipeline, NAME_WIDTH),
         f"({windows}) ⋉ {partners}" if partners else windows,
-        each.n_probes,
-        ratio(each.n_hits, each.n_probes),
-        each.benefit_ns,
-        each.cost_ns,
-        each.n_bytes,
+        cache.n_probes,
+        ratio(cache.n_hits, cache.n_probes),
+        cache.benefit_ns,
+        cache.cost_ns,
+        cache.n_bytes,
     )
 
 
@@ -488,8 +494,8 @@ def _by_input(name: str, scale: float | None = None) -> Values:
     """Return what reads a value of each input; records of older runs may have none."""
 
     def values(record: JoinRecord) -> dict[str, float | None]:
-        found = zip(record.inputs, getattr(record, name), strict=False)
-        return {at: n if scale is None or n is None else n / scale for at, n in found}
+        pairs = zip(record.inputs, getattr(record, name), strict=False)
+        return {source: n if scale is None or n is None else n / scale for source, n in pairs}
 
     return values
 
@@ -502,21 +508,21 @@ COLD: tuple[tuple[str, Unit, Values], ...] = (
     ("Rows in the cold tiers", "count", _by_input("cold_rows")),
     ("Partners within", "number", _by_input("within_us", 1e6)),
     ("Rows of a key within", "number", _by_input("closes_us", 1e6)),
-    ("Pairs found cold so far", "count", lambda each: {"pairs": each.n_found_cold}),
+    ("Pairs found cold so far", "count", lambda record: {"pairs": record.n_found_cold}),
 )
 MISSING: tuple[tuple[str, Unit, Values], ...] = (
     (
         "Rows kept and dropped",
         "count",
-        lambda each: {"kept": sum(each.n_kept), "dropped in the batch": each.n_dropped},
+        lambda record: {"kept": sum(record.n_kept), "dropped in the batch": record.n_dropped},
     ),
     (
         "Results missing",
         "count",
-        lambda each: {
-            "at most": each.n_missing_at_most,
-            "about": each.n_missing_about,
-            "found": each.n_results,
+        lambda record: {
+            "at most": record.n_missing_at_most,
+            "about": record.n_missing_about,
+            "found": record.n_results,
         },
     ),
 )
@@ -534,38 +540,42 @@ def _state(points: Sequence[Point], figures: Iterable[tuple[str, Unit, Values]])
     records = [next(point.records(JoinRecord), None) for point in points]
     inputs = next((record.inputs for record in reversed(records) if record is not None), ())
     # After a restart with other inputs, what came before is of other windows.
-    known = [
+    comparable = [
         record if record is not None and record.inputs == inputs else None for record in records
     ]
-    return _lines(points, known, figures)
+    return _lines(points, comparable, figures)
 
 
 def _lines(
     points: Sequence[Point],
-    known: Sequence[JoinRecord | None],
+    records: Sequence[JoinRecord | None],
     figures: Iterable[tuple[str, Unit, Values]],
 ) -> list[Figure]:
     """Return figures of the records of some points."""
-    found = []
+    shown_figures = []
     for title, unit, values in figures:
-        at_points = [{} if each is None else values(each) for each in known]
-        names = dict.fromkeys(name for each in at_points for name in each)
-        lines = {name: tuple(each.get(name) for each in at_points) for name in names}
-        found.append(_figure(title, points, lines, unit, axis="s" if unit == "number" else ""))
-    return found
+        at_points = [{} if record is None else values(record) for record in records]
+        names = dict.fromkeys(name for by_name in at_points for name in by_name)
+        lines = {name: tuple(by_name.get(name) for by_name in at_points) for name in names}
+        shown_figures.append(
+            _figure(title, points, lines, unit, axis="s" if unit == "number" else "")
+        )
+    return shown_figures
 
 
 def _outcome(points: Sequence[Point]) -> list[Figure]:
     """Return the combinations that each batch found, and its late rows if there were any."""
     records = [list(point.records(JoinRecord)) for point in points]
-    found, late = (
+    combinations, late = (
         tuple(
-            ratio(sum(map(counts, each)), point.n_batches) if each else None
-            for point, each in zip(points, records, strict=True)
+            ratio(sum(map(counts, batch_records)), point.n_batches) if batch_records else None
+            for point, batch_records in zip(points, records, strict=True)
         )
         for counts in (attrgetter("n_results"), attrgetter("n_late"))
     )
-    figures = [_figure("Combinations found per batch", points, {"combinations": found}, "count")]
+    figures = [
+        _figure("Combinations found per batch", points, {"combinations": combinations}, "count")
+    ]
     return figures + _seen([_figure("Late rows per batch", points, {"late rows": late}, "count")])
 
 
@@ -607,7 +617,9 @@ WORDINGS = {("join", "grid"): Wording(_grid_text)}
 
 def wordings_of(view: JoinView) -> dict[tuple[str, str], Wording]:
     """Return the words for decisions, those on the classes of rows of each input included."""
-    return WORDINGS | {(f"routes {each.name}", "routes"): ROUTING for each in view.pipelines}
+    return WORDINGS | {
+        (f"routes {pipeline.name}", "routes"): ROUTING for pipeline in view.pipelines
+    }
 
 
 # -- what constraints keep cold, or drop --------------------------------------------------------
@@ -651,16 +663,16 @@ def constraint_words(view: JoinView) -> tuple[tuple[str, str], ...]:
 def constraint_sections(view: JoinView, points: Sequence[Point]) -> list[Section]:
     """Return what is cold, why, and what that brings; nothing without constraints."""
     if view.discards:
-        said = [Text(each) for each in missing(view)]
+        texts = [Text(sentence) for sentence in missing(view)]
         records = [next(point.records(JoinRecord), None) for point in points]
         figures = _seen(_lines(points, records, MISSING))
-        return [Section("constraints", (*said, _discards(view), *figures))]
+        return [Section("constraints", (*texts, _discards(view), *figures))]
     if not view.tiers:
         return []
     tables = [_tiers(view)] + ([_done(view)] if view.done else [])
     tables += [_clusters(view)] if view.clusters else []
-    said = [Text(each) for each in cold_summary(view)]
-    return [Section("constraints", (*said, *tables, *_seen(_state(points, COLD))))]
+    texts = [Text(sentence) for sentence in cold_summary(view)]
+    return [Section("constraints", (*texts, *tables, *_seen(_state(points, COLD))))]
 
 
 def cold_summary(view: JoinView) -> list[str]:
@@ -672,22 +684,22 @@ def cold_summary(view: JoinView) -> list[str]:
     bytes_cold = sum(source.cold_bytes for source in view.inputs)
     n_found = sum(tier.n_cold for tier in view.tiers)
     n_pairs = sum(tier.learned.n_rows for tier in view.tiers)
-    said = [
+    sentences = [
         f"{counted(n_cold, 'row')} of the windows are cold, {percent(ratio(n_cold, n_rows))} of "
         f"them: {size(bytes_cold)} that are read for keys alone that pass their filters, and "
         f"merged no more. {count(n_found)} of {counted(n_pairs, 'pair')} were found there, and "
         f"none is missed."
     ]
-    leaving = [each for each in view.done.values() if each.is_leaving]
+    leaving = [rows for rows in view.done.values() if rows.is_leaving]
     if leaving:
         spares, takes = (
-            sum(getattr(each, name) for each in leaving) * 1e-3 for name in ("saved_ns", "cost_ns")
+            sum(getattr(rows, name) for rows in leaving) * 1e-3 for name in ("saved_ns", "cost_ns")
         )
-        said.append(
+        sentences.append(
             f"Rows that leave once they are done spare {span(int(spares))} of merges of late, and "
             f"take {span(int(takes))}."
         )
-    return said
+    return sentences
 
 
 def missing(view: JoinView) -> list[str]:
@@ -700,13 +712,15 @@ def missing(view: JoinView) -> list[str]:
     if not n_dropped:
         return ["No row was dropped so far, and no result is missing."]
     n_bytes = sum(source.dropped_bytes for source in view.inputs)
-    said = f"Dropped as hardly asked for: {counted(n_dropped, 'row')}; {size(n_bytes)} are kept of "
-    said += "their keys. "
+    sentence = (
+        f"Dropped as hardly asked for: {counted(n_dropped, 'row')}; {size(n_bytes)} are kept of "
+    )
+    sentence += "their keys. "
     if not n_most:
-        return [said + "No result is missing for that."]
+        return [sentence + "No result is missing for that."]
     return [
-        f"{said}Results missing for that: at most {count(n_most)}, about {count(about)}; found: "
-        f"{count(view.n_results)}. Partners known to be missed: {count(n_seen)}."
+        f"{sentence}Results missing for that: at most {count(n_most)}, about {count(about)}; "
+        f"found: {count(view.n_results)}. Partners known to be missed: {count(n_seen)}."
     ]
 
 
@@ -756,13 +770,13 @@ def _done(view: JoinView) -> Table:
         (
             clipped(name, NAME_WIDTH),
             rule,
-            "yes" if each.is_leaving else "no",
-            each.share,
-            each.n_left,
-            each.saved_ns,
-            each.cost_ns,
+            "yes" if done.is_leaving else "no",
+            done.share,
+            done.n_left,
+            done.saved_ns,
+            done.cost_ns,
         )
-        for (rule, name), each in view.done.items()
+        for (rule, name), done in view.done.items()
     )
     note = (
         "Whether rows leave the hot tier once they were in the one result that they can be in "

@@ -125,30 +125,30 @@ def metrics_of(
         records: its components as they stand.
         backlog: its input that waits.
     """
-    of = {"query": query}
-    found = [
-        Metric(ROWS_IN, of, counters.n_rows),
-        Metric(ROWS_OUT, of, counters.n_kept),
-        Metric(BATCHES, of, counters.n_batches),
-        Metric(BATCH_SECONDS, of, counters.seconds, _buckets(counters)),
-        Metric(FAILURES, of, counters.n_failures),
-        Metric(RUNNING, of, float(is_running)),
-        Metric(PINNED, of, n_pinned),
+    query_labels = {"query": query}
+    metrics = [
+        Metric(ROWS_IN, query_labels, counters.n_rows),
+        Metric(ROWS_OUT, query_labels, counters.n_kept),
+        Metric(BATCHES, query_labels, counters.n_batches),
+        Metric(BATCH_SECONDS, query_labels, counters.seconds, _buckets(counters)),
+        Metric(FAILURES, query_labels, counters.n_failures),
+        Metric(RUNNING, query_labels, float(is_running)),
+        Metric(PINNED, query_labels, n_pinned),
     ]
     if counters.n_batches:
-        found.append(Metric(LAST_BATCH, of, counters.ended_at))
+        metrics.append(Metric(LAST_BATCH, query_labels, counters.ended_at))
     for component, n in counters.plan_changes.copy().items():  # a batch may add one meanwhile
-        found.append(Metric(PLAN_CHANGES, of | {"component": component}, n))
+        metrics.append(Metric(PLAN_CHANGES, query_labels | {"component": component}, n))
     for component, n_rejected in counters.n_rejected.copy().items():
-        found.append(Metric(REJECTED, of | {"component": component}, n_rejected))
-    said = numbers_of(records, 0)
-    found += _lags(of, said.values(), backlog)
-    for component, numbers in said.items():
-        labels = of | {"component": component}
+        metrics.append(Metric(REJECTED, query_labels | {"component": component}, n_rejected))
+    by_component = numbers_of(records, 0)
+    metrics += _lags(query_labels, by_component.values(), backlog)
+    for component, numbers in by_component.items():
+        labels = query_labels | {"component": component}
         if "n_late" in numbers.sums:
-            found.append(Metric(LATE_ROWS, labels, counters.n_late.get(component, 0)))
-        found += _levels(labels, numbers)
-    return tuple(found)
+            metrics.append(Metric(LATE_ROWS, labels, counters.n_late.get(component, 0)))
+        metrics += _levels(labels, numbers)
+    return tuple(metrics)
 
 
 def _buckets(counters: Counters) -> tuple[tuple[float, int], ...]:
@@ -156,15 +156,15 @@ def _buckets(counters: Counters) -> tuple[tuple[float, int], ...]:
     return tuple(zip(bounds, accumulate(counters.by_seconds), strict=True))
 
 
-def _lags(of: dict[str, str], said: Iterable[Numbers], backlog: Backlog) -> Iterator[Metric]:
+def _lags(labels: dict[str, str], numbers: Iterable[Numbers], backlog: Backlog) -> Iterator[Metric]:
     """Yield how far the query is behind its input, as far as it is known."""
-    newest, complete = event_times(said)
+    newest, complete = event_times(numbers)
     if newest is not None:
-        yield Metric(NEWEST_EVENT, of, newest / 1e6)
+        yield Metric(NEWEST_EVENT, labels, newest / 1e6)
         if (lag := lag_s(newest, complete)) is not None:
-            yield Metric(EVENT_TIME_LAG, of, lag)
+            yield Metric(EVENT_TIME_LAG, labels, lag)
     if backlog.n_rows is not None:
-        yield Metric(BACKLOG, of, backlog.n_rows)
+        yield Metric(BACKLOG, labels, backlog.n_rows)
 
 
 def _levels(labels: dict[str, str], numbers: Numbers) -> Iterator[Metric]:
@@ -209,15 +209,15 @@ def prometheus_text(runs: Iterable[Measured]) -> bytes:
         PluginError: the extra ``metrics`` is not installed.
     """
     registry = package("prometheus_client.registry", NEEDS).CollectorRegistry()
-    found: list[Metric] = []
+    metrics: list[Metric] = []
     untold: list[str] = []
     for run in runs:
         try:
-            found += run.metrics()
+            metrics += run.metrics()
         except Exception as error:  # noqa: BLE001 - the others are told
             query, kind = getattr(run, "name", ""), type(error).__name__
             untold.append(f"# query {query!r}: metrics cannot be read: {kind}\n")
-    registry.register(_Collector(found))
+    registry.register(_Collector(metrics))
     text: bytes = package("prometheus_client.exposition", NEEDS).generate_latest(registry)
     return text + "".join(untold).encode()
 
@@ -239,7 +239,7 @@ class _Collector:
             "gauge": core.GaugeMetricFamily,
             "histogram": core.HistogramMetricFamily,
         }
-        for kind in (each for each in KINDS if each in self._by_kind):
+        for kind in (candidate for candidate in KINDS if candidate in self._by_kind):
             metrics = self._by_kind[kind]
             labels = list(next(iter(metrics.values())).labels)
             family = families[kind.type](kind.name, f"{kind.help} In {kind.unit}.", labels=labels)
@@ -252,5 +252,5 @@ def _add(family: Any, metric: Metric, labels: tuple[str, ...]) -> None:
     if metric.kind.type != "histogram":
         family.add_metric(labels, metric.value)
         return
-    buckets = [("+Inf" if at == float("inf") else str(at), n) for at, n in metric.buckets]
+    buckets = [("+Inf" if bound == float("inf") else str(bound), n) for bound, n in metric.buckets]
     family.add_metric(labels, buckets=buckets, sum_value=metric.value)

@@ -68,12 +68,13 @@ WORDS = (
 
 def lines(record: ModelRecord) -> tuple[str, ...]:
     """Return what segments stand for, for the progress."""
-    made = f"{count(record.n_rows)} rows in {count(record.n_segments)} segments"
+    sentence = f"{count(record.n_rows)} rows in {count(record.n_segments)} segments"
     if record.n_dropped:
-        made += f", {percent(record.n_dropped / record.n_rows)} of the rows dropped"
-    made = f"{made}; {count(record.n_waiting)} rows waiting{_until(record)}, {size(record.n_bytes)}"
-    ways = [f"{clipped(text, 60)} asks {told}" for text, told in _ways(record)]
-    return (made, *ways)
+        sentence += f", {percent(record.n_dropped / record.n_rows)} of the rows dropped"
+    waiting = f"{count(record.n_waiting)} rows waiting{_until(record)}"
+    sentence = f"{sentence}; {waiting}, {size(record.n_bytes)}"
+    ways = [f"{clipped(text, 60)} asks {way}" for text, way in _ways(record)]
+    return (sentence, *ways)
 
 
 def _until(record: ModelRecord) -> str:
@@ -193,13 +194,13 @@ def _waiting(view: ModelView) -> list[Part]:
     """Return a table of waiting rows, and why and until when they wait."""
     rows = tuple(
         (
-            clipped(each.stream, 40),
-            each.n_ahead + each.n_open,
-            each.n_ahead,
-            each.n_open,
-            each.until,
+            clipped(waiting.stream, 40),
+            waiting.n_ahead + waiting.n_open,
+            waiting.n_ahead,
+            waiting.n_open,
+            waiting.until,
         )
-        for each in view.waiting
+        for waiting in view.waiting
     )
     if not view.n_waiting:
         return []
@@ -208,27 +209,28 @@ def _waiting(view: ModelView) -> list[Part]:
 
 def _reasons(view: ModelView) -> Iterator[str]:
     """Yield why rows wait."""
-    if any(each.n_ahead for each in view.waiting):
+    if any(rows.n_ahead for rows in view.waiting):
         yield "Rows ahead of event time wait until it passes them; lateness delays event time."
-    for each in view.waiting:
-        if not each.n_open:
+    for waiting in view.waiting:
+        if not waiting.n_open:
             continue
-        of = f" of {clipped(each.stream, 40)}" if len(view.waiting) > 1 else ""
-        wait = span(each.wait_us)
-        if each.is_endless:
-            yield f"A model{of} is final at the next row of its entity: it has no horizon."
+        suffix = f" of {clipped(waiting.stream, 40)}" if len(view.waiting) > 1 else ""
+        wait = span(waiting.wait_us)
+        if waiting.is_endless:
+            yield f"A model{suffix} is final at the next row of its entity: it has no horizon."
             continue
-        if not each.is_fitted:
+        if not waiting.is_fitted:
             yield (
-                f"A model{of} is final at the next row of its entity, or after {wait} (horizon)."
+                f"A model{suffix} is final at the next row of its entity, or after {wait} "
+                "(horizon)."
             )
             continue
         yield (
-            f"An open run{of} ends when a row is too far from it, or when event time is {wait} "
+            f"An open run{suffix} ends when a row is too far from it, or when event time is {wait} "
             f"(max_gap) past its last row. Without more rows it ends at the time shown."
         )
-        if each.prefix_rows:
-            yield f"A new run first waits for {each.prefix_rows:,} rows (prefix_rows)."
+        if waiting.prefix_rows:
+            yield f"A new run first waits for {waiting.prefix_rows:,} rows (prefix_rows)."
         yield "A smaller max_gap or prefix_rows ends runs sooner."
     if _may_be_early(view.plan):
         yield "results='early' gives results before they are final."
@@ -245,12 +247,12 @@ def _bounds(view: ModelView) -> Table:
     """Return the bounds that were asked, and what of them was used."""
     rows = tuple(
         (
-            clipped(each.name, 40),
-            "results" if each.is_of_result else "models",
-            each.bound or "none",
-            each.largest(view.counts.work),
+            clipped(bound.name, 40),
+            "results" if bound.is_of_result else "models",
+            bound.bound or "none",
+            bound.largest(view.counts.work),
         )
-        for each in view.asked
+        for bound in view.asked
     )
     note = (
         "The largest error of any segment or result so far, in the attribute's unit; a bound in "
@@ -279,12 +281,12 @@ def _estimates(view: ModelView) -> list[Part]:
         for side in join.sides
     )
     note = "Segments for each that comes in; of a join, on either side."
-    found: list[Part] = [Table(STEPS, steps, note)] if steps else []
-    return found + ([Table(JOINS, joins, "Times are for each segment.")] if joins else [])
+    parts: list[Part] = [Table(STEPS, steps, note)] if steps else []
+    return parts + ([Table(JOINS, joins, "Times are for each segment.")] if joins else [])
 
 
-def _told(given: Estimate | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if given is None else (given.value, given.low, given.high)
+def _told(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
 
 
 def _times(view: ModelView) -> list[Part]:
@@ -293,8 +295,13 @@ def _times(view: ModelView) -> list[Part]:
     ns = work.ns
     whole = sum(ns.values())
     rows = tuple(
-        (clipped(name, 60), each, ratio(each, whole), ratio(each, view.counts.total.n_segments))
-        for name, each in sorted(ns.items(), key=lambda pair: -pair[1])
+        (
+            clipped(name, 60),
+            time_ns,
+            ratio(time_ns, whole),
+            ratio(time_ns, view.counts.total.n_segments),
+        )
+        for name, time_ns in sorted(ns.items(), key=lambda pair: -pair[1])
     )
     note = (
         f"Time of tasks by step, {count(work.n_looked_at)} looks at an entity: added up over "
@@ -318,14 +325,14 @@ def _figures(history: History) -> list[Part]:
         return tuple(float(value(now) - value(before)) for before, now in pairs)
 
     def figure(title: str, lines: Sequence[Line], unit: Unit) -> list[Part]:
-        told = tuple(line for line in lines if any(line.values))
-        return [Figure(title, ids, told, unit, is_half=True)] if told else []
+        shown = tuple(line for line in lines if any(line.values))
+        return [Figure(title, ids, shown, unit, is_half=True)] if shown else []
 
-    rows, made, dropped = (
+    rows, segments, dropped = (
         each_batch(value)
         for value in (lambda r: r.n_rows, lambda r: r.n_segments, lambda r: r.n_dropped)
     )
-    per_segment = tuple(map(ratio, rows, made))
+    per_segment = tuple(map(ratio, rows, segments))
     share = tuple(map(ratio, dropped, rows)) if any(dropped) else ()
     violations = [
         Line("rows outside", each_batch(lambda r: r.n_outside)),
@@ -352,52 +359,52 @@ _ORDER = ("model", "answer", "bound", "rows")
 """Colours go by place, so a model has the first one."""
 
 
-def drawn(made: Sequence[Picture]) -> list[Section]:
+def drawn(shown: Sequence[Picture]) -> list[Section]:
     """Return pictures of entities as a section: values of rows, which not everybody may see."""
-    if not made:
+    if not shown:
         return []
-    figures = [_picture(each, is_half=len(made) > 1) for each in made]
+    figures = [_picture(picture, is_half=len(shown) > 1) for picture in shown]
     entities: dict[str, tuple[int, int]] = {}
-    for each in made:
-        n_rows, n_pieces = _counted(each)
+    for picture in shown:
+        n_rows, n_pieces = _counted(picture)
         if n_pieces:
-            entities.setdefault(each.entity, (n_rows, n_pieces))
+            entities.setdefault(picture.entity, (n_rows, n_pieces))
     rows = tuple((clipped(name, 40), *n, ratio(*n)) for name, n in entities.items())
-    said = Text(
+    note = Text(
         "The newest rows of a few entities, those of the least hash of their keys: rows, models, "
         "the bound around these, and what was asked of them."
     )
-    return [Section("Some entities", (said, Table(ENTITIES, rows), *figures), shows_values=True)]
+    return [Section("Some entities", (note, Table(ENTITIES, rows), *figures), shows_values=True)]
 
 
-def _picture(given: Picture, *, is_half: bool) -> Figure:
+def _picture(picture: Picture, *, is_half: bool) -> Figure:
     lines = [
         Line(
-            each.name,
-            each.values,
-            is_muted=each.kind == "rows",
-            at=each.times,
-            mark="points" if each.is_dotted else _MARKS[each.kind],
+            curve.name,
+            curve.values,
+            is_muted=curve.kind == "rows",
+            at=curve.times,
+            mark="points" if curve.is_dotted else _MARKS[curve.kind],
         )
-        for each in sorted(given.curves, key=lambda curve: _ORDER.index(curve.kind))
+        for curve in sorted(picture.curves, key=lambda curve: _ORDER.index(curve.kind))
     ]
-    title = f"{clipped(given.attribute, 40)} of {clipped(given.entity, 40)}"
+    title = f"{clipped(picture.attribute, 40)} of {clipped(picture.entity, 40)}"
     return Figure(
-        title, (), tuple(lines), "number", axis=given.attribute, is_half=is_half, is_timed=True
+        title, (), tuple(lines), "number", axis=picture.attribute, is_half=is_half, is_timed=True
     )
 
 
-def _counted(given: Picture) -> tuple[int, int]:
+def _counted(picture: Picture) -> tuple[int, int]:
     """Return how many rows with a value and pieces are drawn."""
     rows = sum(
         value is not None
-        for curve in given.curves
+        for curve in picture.curves
         if curve.kind == "rows"
         for value in curve.values
     )
     pieces = sum(
         before is not None and value is None
-        for curve in given.curves
+        for curve in picture.curves
         if curve.kind == "model"
         for before, value in itertools.pairwise(curve.values)
     )

@@ -39,10 +39,10 @@ def progress_lines(records: Iterable[Record], n_rows: int, seconds: float) -> tu
         n_rows: input rows of the batch.
         seconds: its time (s).
     """
-    found: list[str] = []
+    texts: list[str] = []
     for record in records:
         if isinstance(record, OrderRecord):
-            found += order_lines([record], n_rows, seconds)
+            texts += order_lines([record], n_rows, seconds)
         elif (lines := LINES.get(type(record))) is not None:
-            found += lines(record)
-    return tuple(found)
+            texts += lines(record)
+    return tuple(texts)

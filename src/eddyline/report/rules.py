@@ -105,19 +105,19 @@ def summary(view: RuleView) -> list[str]:
         how = "by the costs of their tests; no row goes to Python"
     if not view.is_adaptive:
         how = "fixed: adaptation is switched off"
-    said = [f"{counted(view.n_rules, 'rule')}: {view.plan} ({how})."]
+    sentences = [f"{counted(view.n_rules, 'rule')}: {view.plan} ({how})."]
     before = ""
     if view.n_rows_before:
         n_before = count(view.n_rows_before)
         before = f" since the rules changed or the run started again ({n_before} before)"
     if view.n_rows == 0:
-        return [*said, f"No row was evaluated{before}."]
+        return [*sentences, f"No row was evaluated{before}."]
     if view.n_rows is None:
-        found = f"Matches: {count(view.n_matches)}{before}"
-        return [*said, f"{found}; the rows without one were not counted."]
+        matches = f"Matches: {count(view.n_matches)}{before}"
+        return [*sentences, f"{matches}; the rows without one were not counted."]
     sampled = f"; {count(view.n_sampled)} were sampled to measure every test"
     return [
-        *said,
+        *sentences,
         f"{counted(view.n_rows, 'row')} evaluated{before}, "
         f"{percent(view.n_dropped / view.n_rows)} of them without a candidate"
         f"{'' if view.is_statement and not view.n_sampled else sampled}.",
@@ -140,20 +140,23 @@ def _skipped(view: RuleView) -> list[Section]:
 def _attributes(view: RuleView) -> list[Section]:
     if not view.constructs:
         return []
-    ranked = sorted(view.constructs, key=lambda each: -(finite(each.cost_ns) or 0.0) * each.n_rows)
+    ranked = sorted(
+        view.constructs,
+        key=lambda construct: -(finite(construct.cost_ns) or 0.0) * construct.n_rows,
+    )
     rows = tuple(
         (
-            each.name,
-            each.kind,
-            each.n_tests,
-            each.n_rules,
-            each.n_rows,
-            each.share,
-            each.hits_per_row,
-            each.cost_ns,
-            each.cost_ns * each.n_rows,
+            construct.name,
+            construct.kind,
+            construct.n_tests,
+            construct.n_rules,
+            construct.n_rows,
+            construct.share,
+            construct.hits_per_row,
+            construct.cost_ns,
+            construct.cost_ns * construct.n_rows,
         )
-        for each in ranked
+        for construct in ranked
     )
     note = "What rules look at, the dearest first."
     return [Section("attributes", (Table(ATTRIBUTES, rows, note),))]
@@ -178,8 +181,8 @@ def _natives(view: RuleView) -> list[Section]:
     if not view.natives:
         return []
     n = len(view.natives)
-    left = "1 test is left to Spark, a column of its own"
-    title = left if n == 1 else f"{count(n)} tests are left to Spark, one column each"
+    title_of_one = "1 test is left to Spark, a column of its own"
+    title = title_of_one if n == 1 else f"{count(n)} tests are left to Spark, one column each"
     rows = tuple(
         (test.text, test.reason or NOT_SHARED, _users(view, test), test.n_users)
         for test in view.natives
@@ -197,14 +200,14 @@ def _orders(view: RuleView) -> list[Section]:
     """Return the order of each rule's tests of Python, where there is a choice."""
     if not view.orders:
         return []
-    known = "measured" if view.is_measured else "not measured"
+    basis = "measured" if view.is_measured else "not measured"
     rows = tuple(
         (
-            named(view, each.rule, _USER_WIDTH),
-            ", then ".join(each.tests),
-            "learned" if each.is_changed else f"by guessed costs, {known}",
+            named(view, order.rule, _USER_WIDTH),
+            ", then ".join(order.tests),
+            "learned" if order.is_changed else f"by guessed costs, {basis}",
         )
-        for each in view.orders
+        for order in view.orders
     )
     note = "A rule asks first the test that decides most rows for its cost; an answer ends it."
     return [Section("order of tests that Python decides", (Table(ORDERS, rows, note),))]
@@ -219,14 +222,14 @@ def _met(view: RuleView) -> list[Section]:
     return [Section("patterns met most often", (Table(PATTERNS, rows, note),))] if rows else []
 
 
-def _test_row(view: RuleView, each: TestView) -> tuple[str, str, int, int, float]:
-    return each.text, _users(view, each), each.n_users, each.n_rows, each.share
+def _test_row(view: RuleView, test: TestView) -> tuple[str, str, int, int, float]:
+    return test.text, _users(view, test), test.n_users, test.n_rows, test.share
 
 
-def _users(view: RuleView, each: TestView | NativeView) -> str:
+def _users(view: RuleView, test: TestView | NativeView) -> str:
     """Return the first rules that use a test."""
-    users = ", ".join(named(view, name, _USER_WIDTH) for name in each.users)
-    return users + (", …" if each.n_users > len(each.users) else "")
+    users = ", ".join(named(view, name, _USER_WIDTH) for name in test.users)
+    return users + (", …" if test.n_users > len(test.users) else "")
 
 
 # -- what rules came to -------------------------------------------------------------------------
@@ -235,27 +238,27 @@ def _users(view: RuleView, each: TestView | NativeView) -> str:
 def _counts(view: RuleView) -> list[Section]:
     """Return the rules by matches; of many, those without one and with most false candidates."""
     seen = [rule for rule in view.rules if rule.n_rows != 0]
-    seen.sort(key=lambda each: -each.n_matches)
-    dead = [each for each in seen if not each.n_matches]
+    seen.sort(key=lambda rule: -rule.n_matches)
+    dead = [rule for rule in seen if not rule.n_matches]
     true = seen[: len(seen) - len(dead)]
-    false = [each for each in seen if each.n_met > each.n_matches]
-    false.sort(key=lambda each: each.n_matches - each.n_met)
-    found = []
+    false = [rule for rule in seen if rule.n_met > rule.n_matches]
+    false.sort(key=lambda rule: rule.n_matches - rule.n_met)
+    shown = []
     note = f"{count(len(true))} of {counted(view.n_rules, 'rule')} matched some row."
     if 0 < len(seen) <= FEW_RULES:
         return [Section("rules by matches", (_table(view, seen, note),))]
     if true:
-        found.append(Section("rules by matches", (_table(view, true, note),)))
+        shown.append(Section("rules by matches", (_table(view, true, note),)))
     if false:
         note = "Candidates that were no match: their rules lack a rare test."
-        found.append(Section("rules with most false candidates", (_table(view, false, note),)))
+        shown.append(Section("rules with most false candidates", (_table(view, false, note),)))
     if dead:
         title = f"{count(len(dead))} of {counted(view.n_rules, 'rule')} matched no row"
-        names = tuple(named(view, each.name, whole=True) for each in dead)
-        n_rows = max((each.n_rows for each in dead if each.n_rows is not None), default=None)
-        told = Text(f"They saw up to {count(n_rows)} rows.")
-        found.append(Section(title, (Items(names), *([] if n_rows is None else [told]))))
-    return found
+        names = tuple(named(view, rule.name, whole=True) for rule in dead)
+        n_rows = max((rule.n_rows for rule in dead if rule.n_rows is not None), default=None)
+        sentence = Text(f"They saw up to {count(n_rows)} rows.")
+        shown.append(Section(title, (Items(names), *([] if n_rows is None else [sentence]))))
+    return shown
 
 
 def _table(view: RuleView, rules: Iterable[RuleCount], note: str) -> Table:
@@ -300,8 +303,8 @@ def named(view: RuleView, name: str, width: int = _NAME_WIDTH, *, whole: bool = 
 def _skipped_name(view: RuleView, rule: SkippedRule) -> str:
     """Return the title and name of a rule that does not run."""
     title = view.titles.get(rule.name) or getattr(rule, "title", "")
-    own = clipped(rule.name, _NAME_WIDTH)
-    return f"{clipped(title, _NAME_WIDTH)} ({own})" if title else own
+    name = clipped(rule.name, _NAME_WIDTH)
+    return f"{clipped(title, _NAME_WIDTH)} ({name})" if title else name
 
 
 def headline(reason: str) -> str:
@@ -311,9 +314,9 @@ def headline(reason: str) -> str:
     'an operand is missing (line 1, column 3)'
     """
     texts = reason.split("\n")
-    carets = {at for at, line in enumerate(texts) if at > 0 and line.strip() == "^"}
-    pointed = carets | {at - 1 for at in carets if at > 1}
-    return one_line(" ".join(line for at, line in enumerate(texts) if at not in pointed))
+    carets = {place for place, line in enumerate(texts) if place > 0 and line.strip() == "^"}
+    pointed = carets | {place - 1 for place in carets if place > 1}
+    return one_line(" ".join(line for place, line in enumerate(texts) if place not in pointed))
 
 
 @lru_cache(maxsize=4)

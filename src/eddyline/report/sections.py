@@ -68,7 +68,7 @@ def columns(text: str) -> tuple[Column, ...]:
     >>> [(each.title, each.unit) for each in columns("input, size: bytes")]
     [('input', 'text'), ('size', 'bytes')]
     """
-    pairs = (each.partition(": ") for each in text.split(", "))
+    pairs = (column.partition(": ") for column in text.split(", "))
     return tuple(Column(title, cast("Unit", unit or "text")) for title, _, unit in pairs)
 
 
@@ -220,23 +220,23 @@ def arranged(sections: Iterable[Section]) -> list[Section]:
     What leads comes first, notes and what helps to read come last, each once. Parts and sections
     without content are left out.
     """
-    found: dict[tuple[int, str | int], Section] = {}
+    by_key: dict[tuple[int, str | int], Section] = {}
     for place, section in enumerate(sections):
         parts = (known(part) for part in section.parts if has_content(part))
-        each = replace(section, parts=tuple(parts))
-        if not (each.parts or each.tiles or each.wordings or each.entities):
+        shown = replace(section, parts=tuple(parts))
+        if not (shown.parts or shown.tiles or shown.wordings or shown.entities):
             continue
-        rank = 3 if each.is_aside else {"": 0, NOTES: 2}.get(each.title, 1)
-        key = (rank, place if rank == 1 else each.title)
-        before = found.get(key, replace(each, parts=(), tiles=(), wordings={}, entities=()))
-        found[key] = replace(
-            each,
-            parts=_merged(before.parts, each.parts),
-            tiles=(*before.tiles, *each.tiles),
-            wordings={**before.wordings, **each.wordings},
-            entities=(*before.entities, *each.entities),
+        rank = 3 if shown.is_aside else {"": 0, NOTES: 2}.get(shown.title, 1)
+        key = (rank, place if rank == 1 else shown.title)
+        before = by_key.get(key, replace(shown, parts=(), tiles=(), wordings={}, entities=()))
+        by_key[key] = replace(
+            shown,
+            parts=_merged(before.parts, shown.parts),
+            tiles=(*before.tiles, *shown.tiles),
+            wordings={**before.wordings, **shown.wordings},
+            entities=(*before.entities, *shown.entities),
         )
-    return [found[key] for key in sorted(found, key=lambda key: key[0])]
+    return [by_key[key] for key in sorted(by_key, key=lambda key: key[0])]
 
 
 def has_content(part: Part) -> bool:
@@ -253,23 +253,23 @@ def known(part: Part) -> Part:
     if not isinstance(part, Table):
         return part
     kept = [
-        at
-        for at, column in enumerate(part.columns)
-        if column.unit == "text" or any(finite(row[at]) is not None for row in part.rows)
+        place
+        for place, column in enumerate(part.columns)
+        if column.unit == "text" or any(finite(row[place]) is not None for row in part.rows)
     ]
-    rows = tuple(tuple(row[at] for at in kept) for row in part.rows)
-    return replace(part, columns=tuple(part.columns[at] for at in kept), rows=rows)
+    rows = tuple(tuple(row[place] for place in kept) for row in part.rows)
+    return replace(part, columns=tuple(part.columns[place] for place in kept), rows=rows)
 
 
 def _merged(before: tuple[Part, ...], parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Return parts behind others, without those that are there; items go on in one list."""
-    found = list(before)
+    merged = list(before)
     for part in parts:
-        if found and isinstance(part, Items) and isinstance(last := found[-1], Items):
-            found[-1] = Items(tuple(dict.fromkeys((*last.texts, *part.texts))))
-        elif part not in found:
-            found.append(part)
-    return tuple(found)
+        if merged and isinstance(part, Items) and isinstance(last := merged[-1], Items):
+            merged[-1] = Items(tuple(dict.fromkeys((*last.texts, *part.texts))))
+        elif part not in merged:
+            merged.append(part)
+    return tuple(merged)
 
 
 HIDDEN = "hidden"
@@ -283,9 +283,9 @@ def without_values(sections: Iterable[Section], advice: str) -> list[Section]:
         sections: of operators, which mark what holds values.
         advice: what shows them; stands where they were.
     """
-    said = Text(f"Values of rows are hidden; {advice} shows them.")
+    note = Text(f"Values of rows are hidden; {advice} shows them.")
     return [
-        replace(section, parts=(said,), tiles=(), entities=())
+        replace(section, parts=(note,), tiles=(), entities=())
         if section.shows_values
         else replace(section, parts=tuple(map(_without_values, section.parts)))
         for section in sections
@@ -294,7 +294,7 @@ def without_values(sections: Iterable[Section], advice: str) -> list[Section]:
 
 def _without_values(part: Part) -> Part:
     """Return a part as it is; of a table, cells that hold values of rows are hidden."""
-    if not isinstance(part, Table) or not any(each.shows_values for each in part.columns):
+    if not isinstance(part, Table) or not any(column.shows_values for column in part.columns):
         return part
     rows = (
         tuple(
@@ -304,7 +304,7 @@ def _without_values(part: Part) -> Part:
         for row in part.rows
     )
     shown = tuple(
-        replace(each, unit="text") if each.shows_values else each for each in part.columns
+        replace(column, unit="text") if column.shows_values else column for column in part.columns
     )
     return replace(part, columns=shown, rows=tuple(rows))
 
@@ -322,17 +322,17 @@ def sections_json(sections: Sequence[Section]) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, float):
         return finite(value)
     if isinstance(value, str | int | None):
         return value
     kind = {"kind": type(value).__name__.lower()} if isinstance(value, Part) else {}
-    names = (each.name for each in fields(value) if each.compare)
+    names = (member.name for member in fields(value) if member.compare)
     return kind | {name: _plain(getattr(value, name)) for name in names}
 
 
-PARTS = {each.__name__.lower(): each for each in (Text, Items, Facts, Table, Figure)}
+PARTS = {kind.__name__.lower(): kind for kind in (Text, Items, Facts, Table, Figure)}
 """The kinds of parts by the names that they have as plain values."""
 
 INNER = {"columns": Column, "lines": Line, "tiles": Tile, "entities": Entity}
@@ -351,7 +351,7 @@ def sections_of(plain: Iterable[Mapping[str, Any]]) -> list[Section]:
         StateError: they are no sections.
     """
     try:
-        return [_made(Section, each) for each in plain]
+        return [_made(Section, section) for section in plain]
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"an explanation cannot be read: {error}; the run writes it anew when it goes on"
         raise StateError(msg) from error
@@ -360,22 +360,22 @@ def sections_of(plain: Iterable[Mapping[str, Any]]) -> list[Section]:
 def nodes_of_plain(plain: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
     """Return nodes from plain values; raises StateError if they are none."""
     try:
-        return tuple(_made(Node, each) for each in plain)
+        return tuple(_made(Node, node) for node in plain)
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"the steps cannot be read: {error}; the run writes them anew when it goes on"
         raise StateError(msg) from error
 
 
 def _made(kind: Any, plain: Mapping[str, Any]) -> Any:
-    names = {each.name for each in fields(kind)}
+    names = {member.name for member in fields(kind)}
     return kind(**{name: _value(name, value) for name, value in plain.items() if name in names})
 
 
 def _value(name: str, value: Any) -> Any:
     if name == "parts":
-        return tuple(_made(PARTS[each["kind"]], each) for each in value)
+        return tuple(_made(PARTS[part["kind"]], part) for part in value)
     if name in INNER:
-        return tuple(_made(INNER[name], each) for each in value)
+        return tuple(_made(INNER[name], item) for item in value)
     return _frozen(value)
 
 

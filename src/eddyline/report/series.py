@@ -67,7 +67,9 @@ class Point:
     @property
     def seconds(self) -> float:
         """Time of its batches (s), as far as it is known."""
-        return sum(known for batch in self.batches if (known := finite(batch.seconds)) is not None)
+        return sum(
+            seconds for batch in self.batches if (seconds := finite(batch.seconds)) is not None
+        )
 
     @property
     def rows_per_s(self) -> float | None:
@@ -119,19 +121,19 @@ def left_out(points: Sequence[Point]) -> list[str]:
     ]
 
 
-def work_section(what: str, points: Sequence[Point], made: Sequence[int]) -> list[Section]:
+def work_section(what: str, points: Sequence[Point], amounts: Sequence[int]) -> list[Section]:
     """Return the work that the rows took, where that was counted.
 
     Args:
         what: the work, such as ``evaluations``.
         points: the batches.
-        made: how much of it each point took ((P,)).
+        amounts: how much of it each point took ((P,)).
     """
-    if not any(made):
+    if not any(amounts):
         return []
-    per_row = ratio(sum(made), sum(point.n_rows for point in points))
+    per_row = ratio(sum(amounts), sum(point.n_rows for point in points))
     detail = "" if per_row is None else f"{significant(per_row)} per row"
-    pairs = list(zip(made, points, strict=True))
+    pairs = list(zip(amounts, points, strict=True))
     drawn = Line(
         f"{what} per row",
         tuple(ratio(n, point.n_rows) for n, point in pairs),
@@ -140,7 +142,7 @@ def work_section(what: str, points: Sequence[Point], made: Sequence[int]) -> lis
     batch_ids = tuple(point.batch_id for point in points)
     name = what.capitalize()
     figure = Figure(f"{name} per row", batch_ids, (drawn,), "number")
-    return [Section(what, (figure,), (Tile(name, sum(made), "count", detail),))]
+    return [Section(what, (figure,), (Tile(name, sum(amounts), "count", detail),))]
 
 
 MAX_LINES = 20
@@ -158,13 +160,13 @@ def order_lines(records: Iterable[OrderRecord], n_rows: int, seconds: float) -> 
         n_rows: rows of the batch.
         seconds: its time (s).
     """
-    found: list[str] = []
+    texts: list[str] = []
     for record in records:
-        found.append(f"{record.component}: {order_text(record.plan, SHOWN_NAMES)}")
+        texts.append(f"{record.component}: {order_text(record.plan, SHOWN_NAMES)}")
         if finite(record.cost_ns) is not None:
             cost = cost_text(record.cost_ns, record.as_written_ns, record.saved_s(n_rows), seconds)
-            found.append(f"{record.component}: {cost}")
-    return tuple(found)
+            texts.append(f"{record.component}: {cost}")
+    return tuple(texts)
 
 
 def how_often(n_changes: int) -> str:
@@ -197,11 +199,11 @@ class OrderSeries:
 
     def outcome(self, what: str) -> str:
         """Say how often the order changed, and what it costs over the run."""
-        said = f"{what} {how_often(len(self.changes))}"
+        sentence = f"{what} {how_often(len(self.changes))}"
         if self.mean_cost_ns is not None:
             cost = cost_text(self.mean_cost_ns, self.mean_as_written_ns, self.saved_s, self.seconds)
-            said += f"; over the run its expected cost is {cost}"
-        return f"{said}."
+            sentence += f"; over the run its expected cost is {cost}"
+        return f"{sentence}."
 
     def tiles(self) -> tuple[Tile, ...]:
         """Return the cost of a row, where that is known."""
@@ -281,9 +283,9 @@ def order_series(
     records = tuple(
         next(
             (
-                each
-                for each in point.records(OrderRecord)
-                if each.component == component and each.filter_ids == newest
+                record
+                for record in point.records(OrderRecord)
+                if record.component == component and record.filter_ids == newest
             ),
             None,
         )
@@ -298,7 +300,7 @@ def order_series(
         filter_ids=newest,
         batch_ids=tuple(point.batch_id for point in points),
         records=records,
-        shown=_shown([each for each in records if each is not None], costs_ns),
+        shown=_shown([record for record in records if record is not None], costs_ns),
         changes=(
             *((0,) if is_learned else ()),
             *(batch.batch_id for (_, a), (batch, b) in pairwise(pairs) if a.order != b.order),
@@ -318,15 +320,15 @@ def _costs(
     Also the work that the order saved in them (s), where the rows that it met were counted.
     """
     is_counted = any(record.n_rows or record.meets_all for _, record in pairs)
-    known = [
+    costs = [
         (record.rows_met(batch.n_rows) if is_counted else batch.n_rows, cost, as_written)
         for batch, record in pairs
         if (cost := finite(record.cost_ns)) is not None
         and (as_written := finite(record.as_written_ns)) is not None
     ]
-    n_rows = sum(rows for rows, _, _ in known)
-    cost_ns = sum(rows * cost for rows, cost, _ in known)
-    as_written_ns = sum(rows * as_written for rows, _, as_written in known)
+    n_rows = sum(rows for rows, _, _ in costs)
+    cost_ns = sum(rows * cost for rows, cost, _ in costs)
+    as_written_ns = sum(rows * as_written for rows, _, as_written in costs)
     saved_s = (as_written_ns - cost_ns) / 1e9 if is_counted else None
     return ratio(cost_ns, n_rows), ratio(as_written_ns, n_rows), saved_s
 

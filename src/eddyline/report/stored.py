@@ -1,4 +1,4 @@
-"""What a run keeps for people in its checkpoint, written while it goes on and read by anybody.
+"""Journal, progress and view of a run, stored in its checkpoint.
 
 ``RunLog`` keeps the journal and the progress of a run, and replaces the file of its view from time
 to time. A view is never worth a run: it takes a small share of the time of batches, and a full disk
@@ -109,12 +109,14 @@ def read_run(folder: str | Path) -> StoredRun:
     Raises:
         StateError: the folder is no checkpoint, is one of a later version, or cannot be read.
     """
-    own = own_folder(folder)
-    read_format(own)
-    journal, progress = own / JOURNAL, own / PROGRESS
+    run_folder = own_folder(folder)
+    read_format(run_folder)
+    journal, progress = run_folder / JOURNAL, run_folder / PROGRESS
     entries = tuple(read_entries(journal)) if journal.exists() else ()
     batches = tuple(read_progress(progress)) if progress.exists() else ()
-    view = read_struct(own / VIEW, StoredView, "remove it: the run writes it anew", "the view ")
+    view = read_struct(
+        run_folder / VIEW, StoredView, "remove it: the run writes it anew", "the view "
+    )
     if view is None:
         view = StoredView(Path(folder).name, "", 0.0)
     return StoredRun(**msgspec.structs.asdict(view), batches=batches, journal=entries)
@@ -140,11 +142,11 @@ class RunLog:
     """
 
     def __init__(
-        self, own: Path, *, is_kept: bool, clock: Callable[[], float] = time.monotonic
+        self, folder: Path, *, is_kept: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._journal = Journal(own / JOURNAL)
-        self._progress = Progress(own / PROGRESS if is_kept else None)
-        self._view = own / VIEW if is_kept else None
+        self._journal = Journal(folder / JOURNAL)
+        self._progress = Progress(folder / PROGRESS if is_kept else None)
+        self._view = folder / VIEW if is_kept else None
         self._clock = clock
         self._budget = Budget(VIEW_SHARE, saves=False)
         self._due_s = clock() + VIEW_EVERY_S
@@ -182,21 +184,21 @@ class RunLog:
             self._progress.add(record)
         self._budget.earn(1e9 * record.seconds)
 
-    def show(self, made: Callable[[], RunView]) -> None:
+    def show(self, make_view: Callable[[], RunView]) -> None:
         """Write how the run stands, where that is due and took little of the time so far."""
         if self._view is not None and self._clock() >= self._due_s and self._budget.may:
             with self._budget.spending():
-                self.write(made)
+                self.write(make_view)
 
     def write(
-        self, made: Callable[[], RunView], status: Status = "running", error: str = ""
+        self, make_view: Callable[[], RunView], status: Status = "running", error: str = ""
     ) -> None:
         """Write how the run stands; once it has ended, nothing more.
 
         A view is never worth a run, so a full disk is no fault here.
 
         Args:
-            made: returns the run as values.
+            make_view: returns the run as values.
             status: how it stands.
             error: why it failed.
         """
@@ -204,14 +206,14 @@ class RunLog:
             return  # another run may have gone on from the checkpoint
         self._has_ended = status != "running"
         with contextlib.suppress(OSError):
-            save_view(self._view, _told(made), at=time.time(), status=status, error=error)
+            save_view(self._view, _told(make_view), at=time.time(), status=status, error=error)
         self._due_s = self._clock() + VIEW_EVERY_S
 
 
-def _told(made: Callable[[], RunView]) -> RunView:
+def _told(make_view: Callable[[], RunView]) -> RunView:
     """Return a run as values; where its words fail, with that as its explanation."""
     try:
-        return made()
+        return make_view()
     except Exception as error:  # noqa: BLE001 - a run does not end for want of words
         why = f"the explanation failed: {type(error).__name__}: {error}"
         return RunView("", "", sections=(Section("", (Text(why),)),))

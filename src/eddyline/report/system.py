@@ -1,4 +1,4 @@
-"""What metrics and the journal know of runs, as rows of one stream: ``system``.
+"""The stream ``system``: metrics and journal of runs as rows.
 
 A row is one number of one entity at one time. ``values_of`` has the numbers of a batch, from the
 record that metrics, progress and page are made of, so that nothing is counted twice. ``entries_of``
@@ -62,49 +62,49 @@ def values_of(
         is_mean: whether counts of several batches are those of the mean one.
     """
     n = batch.n_batches if is_mean else 1
-    said = numbers_of(batch.operators, batch.n_rows)
+    by_component = numbers_of(batch.operators, batch.n_rows)
     whole = {
         "n_rows": batch.n_rows / n,
         "n_kept": batch.n_kept / n,
         "seconds": batch.seconds / n,
         "n_batches": batch.n_batches,
-        "lag_s": lag_s(*event_times(said.values())),
+        "lag_s": lag_s(*event_times(by_component.values())),
     }
     entities = [(RUN, BATCH, whole)]
-    for component, numbers in said.items():
+    for component, numbers in by_component.items():
         sums = {name: value / n for name, value in numbers.sums.items()}
         entities.append((component, component, {**sums, **numbers.levels}))
         entities += [(component, part, {**levels}) for part, levels in numbers.parts.items()]
     for component, entity, values in entities:
         for name, value in values.items():
-            if (known := finite(value)) is not None:
-                yield component, entity, name, float(known)
+            if (number := finite(value)) is not None:
+                yield component, entity, name, float(number)
 
 
 def rows_of(query: str, batch: BatchRecord) -> Iterator[Row]:
     """Yield the rows of a batch; of queries that run together, each has its own rows out."""
-    at = round(1e6 * batch.ended_at)
+    micros = round(1e6 * batch.ended_at)
     for component, entity, name, value in values_of(batch):
-        yield Row(at, query, batch.batch_id, component, entity, name, value)
+        yield Row(micros, query, batch.batch_id, component, entity, name, value)
     for member, n_kept in batch.kept_by.items():
-        yield Row(at, member, batch.batch_id, RUN, BATCH, "n_kept", float(n_kept))
+        yield Row(micros, member, batch.batch_id, RUN, BATCH, "n_kept", float(n_kept))
 
 
 def entries_of(query: str, entries: Iterable[JournalEntry]) -> Iterator[Row]:
     """Yield the rows of decisions."""
     for entry in entries:
         noted = datetime.fromisoformat(entry.at) if entry.at else datetime.fromtimestamp(0, UTC)
-        at = round(1e6 * noted.timestamp())
-        of = (at, query, entry.batch_id, entry.component, JOURNAL)
-        yield Row(*of, entry.event, 1.0)
+        micros = round(1e6 * noted.timestamp())
+        prefix = (micros, query, entry.batch_id, entry.component, JOURNAL)
+        yield Row(*prefix, entry.event, 1.0)
         for name, value in entry.evidence.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if is_number and (known := finite(value)) is not None:
-                yield Row(*of, f"{entry.event}.{name}", float(known))
+            if is_number and (number := finite(value)) is not None:
+                yield Row(*prefix, f"{entry.event}.{name}", float(number))
 
 
-def state_rows(query: str, batch_id: int, status: str, at: float) -> list[Row]:
-    """Return the rows of how a run stands: ``running``, ``ended`` or ``failed`` (at: s)."""
-    of = (round(1e6 * at), query, batch_id, RUN, RUN)
-    rows = [Row(*of, "running", float(status == "running"))]
-    return [*rows, Row(*of, "failed", 1.0)] if status == "failed" else rows
+def state_rows(query: str, batch_id: int, status: str, seconds: float) -> list[Row]:
+    """Return the rows of how a run stands (``running``, ``ended``, ``failed``), ``seconds`` now."""
+    prefix = (round(1e6 * seconds), query, batch_id, RUN, RUN)
+    rows = [Row(*prefix, "running", float(status == "running"))]
+    return [*rows, Row(*prefix, "failed", 1.0)] if status == "failed" else rows

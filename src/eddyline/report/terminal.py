@@ -125,7 +125,7 @@ def _section(section: Section, max_rows: int) -> list[RenderableType]:
     if not section.title:
         return shown
     title = Words(one_line(section.title))
-    return [Words(), title, *(Padding(each, _INDENT) for each in shown)]
+    return [Words(), title, *(Padding(item, _INDENT) for item in shown)]
 
 
 def _part(part: Part, max_rows: int) -> list[RenderableType]:
@@ -173,10 +173,10 @@ class _Fitting:
         is_fitting = sum(widths) + _GAP * (len(widths) - 1) <= options.max_width
         yield self._table(widths) if is_fitting else self._list()
 
-    def _least_width(self, at: int) -> int:
+    def _least_width(self, place: int) -> int:
         """Return the characters that a column needs; only long texts may lose some."""
-        column = self.columns[at]
-        widest = max((cell_len(row[at]) for row in self.rows), default=0)
+        column = self.columns[place]
+        widest = max((cell_len(row[place]) for row in self.rows), default=0)
         least = min(widest, _LEAST_WIDTH) if column.unit == "text" else widest
         return max(least, cell_len(column.title))
 

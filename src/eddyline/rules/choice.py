@@ -1,4 +1,4 @@
-"""How the rules of a set are looked for: which plan is in force, and when another one pays.
+"""The choice of plans for a set of rules, and when to plan again.
 
 ``RuleChoice`` takes in profiles, keeps those of the newest rows, and plans again where the evidence
 says so: after the first sample, when a bitmap block drops other rows than at first, when rows meet
@@ -131,7 +131,7 @@ class RuleChoice(Choice):
         self.may_be_stated = may_be_stated
         self._matched = (0, 0)
         """Rows that the matcher has evaluated, and the time that took it (ns)."""
-        self.sharing = self._made(None) if plan is None else plan
+        self.sharing = self._best_plan(None) if plan is None else plan
         """The plan in force."""
         self._window: deque[SharingProfile] = deque()
         self._n_old = 0  # parts of the window from before the plan was made
@@ -169,10 +169,10 @@ class RuleChoice(Choice):
         """Return the rows of a batch of a partition that every construct looks at."""
         if not self.is_learning:
             return np.zeros(0, np.int64)
-        found = sampled_rows(seed, first_row, n_rows, self.options.sample_prob)
+        rows = sampled_rows(seed, first_row, n_rows, self.options.sample_prob)
         if self.wants_first_rows:
-            return distinct(np.concatenate([np.arange(min(n_rows, FIRST_ROWS)), found]))
-        return found
+            return distinct(np.concatenate([np.arange(min(n_rows, FIRST_ROWS)), rows]))
+        return rows
 
     def asked_sample(self, sample: Ints) -> Ints:
         """Return those of a batch's sampled rows for which rules ask all tests to be ordered."""
@@ -308,7 +308,7 @@ class RuleChoice(Choice):
         self._n_old = max(0, self._n_old - 1)
 
     def _n_sampled(self, first: int = 0) -> int:
-        return sum(each.n_sampled for each in islice(self._window, first, None))
+        return sum(profile.n_sampled for profile in islice(self._window, first, None))
 
     def _why(self, profile: SharingProfile) -> dict[str, Any] | None:
         """Return the reason to plan again, or None."""
@@ -346,8 +346,8 @@ class RuleChoice(Choice):
         has_moved = has_changed(before, after, self.min_change)
         if not has_moved or max(before, after) < MIN_PAIRS:
             return None
-        said = {"before": round(before, 4), "after": round(after, 4)}
-        return {"why": "rows meet another number of rules", **said}
+        rates = {"before": round(before, 4), "after": round(after, 4)}
+        return {"why": "rows meet another number of rules", **rates}
 
     def _reordered(self) -> dict[str, Any] | None:
         """Return that a rule would do better to ask its tests of Python in another order, if so."""
@@ -365,7 +365,7 @@ class RuleChoice(Choice):
         evidence = {"why": why, **self._way_costs().evidence}
         return [JournalEntry(batch_id, COMPONENT, "sharing", None, str(self.sharing), evidence)]
 
-    def _made(self, profile: SharingProfile | None) -> SharingPlan:
+    def _best_plan(self, profile: SharingProfile | None) -> SharingPlan:
         """Return the best plan by a profile, or by guesses."""
         before = None if profile is None else self.sharing
         orders = () if before is None else before.python_orders
@@ -392,8 +392,8 @@ class RuleChoice(Choice):
     def _planned(self, evidence: dict[str, Any], batch_id: int) -> list[JournalEntry]:
         with self._budget.spending():
             before, profile = self.sharing, self.profile
-            made = self._made(profile)
-        self._put(made)
+            plan = self._best_plan(profile)
+        self._put(plan)
         self.is_settling = evidence["why"] != SETTLED
         entries = _order_entries(self.program, before, self.sharing, evidence["why"], batch_id)
         if self.sharing == replace(before, python_orders=self.sharing.python_orders):
@@ -415,12 +415,14 @@ def _order_entries(
     program: Program, before: SharingPlan, after: SharingPlan, why: str, batch_id: int
 ) -> list[JournalEntry]:
     """Return an entry for each rule that asks its tests of Python in another order."""
-    old, new = ({each.rule: each.tests for each in plan.python_orders} for plan in (before, after))
+    old, new = (
+        {order.rule: order.tests for order in plan.python_orders} for plan in (before, after)
+    )
     moved = [rule for rule in {**old, **new} if old.get(rule) != new.get(rule)]
 
     def words(orders: Mapping[int, tuple[int, ...]], rule: int) -> list[str]:
         tests = orders.get(rule, program.ordered.of_rule[rule])
-        return [test_text(program.externals[each].test) for each in tests]
+        return [test_text(program.externals[test].test) for test in tests]
 
     return [
         JournalEntry(
@@ -455,12 +457,12 @@ class RuleConditions:
         if n > MOST_LITERALS:
             self.why_not = f"rates of {n:,} literals would be kept for each situation"
             return
-        columns, of = np.unique(_columns_of(program), return_inverse=True)
-        self._of = of
+        columns, column_of = np.unique(_columns_of(program), return_inverse=True)
+        self._column_of = column_of
         self.names = (
-            *(f"rows that tests of {each} select together" for each in columns.tolist()),
-            *(f"rows that a test of {each} selects" for each in columns.tolist()),
-            *(f"literal {at} holds" for at in range(n)),
+            *(f"rows that tests of {column} select together" for column in columns.tolist()),
+            *(f"rows that a test of {column} selects" for column in columns.tolist()),
+            *(f"literal {number} holds" for number in range(n)),
         )
 
     def step(self, fresh: SharingProfile) -> None:
@@ -469,8 +471,8 @@ class RuleConditions:
             return
         n = float(fresh.n_sampled)
         rates = np.minimum(counted_rates(self.program, fresh), 1.0)
-        sums = np.bincount(self._of, rates)
-        means = sums / np.bincount(self._of)
+        sums = np.bincount(self._column_of, rates)
+        means = sums / np.bincount(self._column_of)
         shares = np.concatenate([np.minimum(sums, 1.0), means, rates])
         self.known.step(self.names, shares, np.full(len(shares), n), n)
 
@@ -480,32 +482,32 @@ class RuleConditions:
         Raises:
             ValueError: it is of other rules.
         """
-        found = np.array(evidence, np.float64)
-        if found.shape != (self.n_literals,):
-            msg = f"rates of {self.n_literals} literals have the shape {found.shape}"
+        rates = np.array(evidence, np.float64)
+        if rates.shape != (self.n_literals,):
+            msg = f"rates of {self.n_literals} literals have the shape {rates.shape}"
             raise ValueError(msg)
-        return found
+        return rates
 
     def situation(self) -> Situation | None:
         """Return the conditions as the log knows them; None while no row was sampled."""
         if not self.known.n_sampled:
             return None
         rates = self.known.shares[-self.n_literals :]
-        evidence = [round(each, DIGITS) for each in rates.tolist()]
+        evidence = [round(rate, DIGITS) for rate in rates.tolist()]
         return self.known.situation(evidence, MIN_ROWS)
 
 
 def _columns_of(program: Program) -> list[str]:
     """Return the column that each literal looks at; tests of Python count as one."""
-    firsts = [each.first for each in program.texts]
-    found = []
+    firsts = [construct.first for construct in program.texts]
+    columns = []
     pairs = zip(program.literals.kinds.tolist(), program.literals.places.tolist(), strict=True)
     for kind, place in pairs:
         if kind == REGION:
-            found.append(program.columns[program.region_columns[place]])
+            columns.append(program.columns[program.region_columns[place]])
         elif kind == TEXT:
             text = int(np.searchsorted(firsts, place, "right")) - 1
-            found.append(program.columns[program.text_columns[text]])
+            columns.append(program.columns[program.text_columns[text]])
         else:
-            found.append("Python")
-    return found
+            columns.append("Python")
+    return columns

@@ -1,4 +1,4 @@
-"""Describes how a set of rules stands and has changed: values of ``view``, words, journal."""
+"""Descriptions of a set of rules: values of ``view``, words and journal."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def rule_view(
 
 def counts_of(program: Program, total: SharingProfile) -> tuple[RuleCount, ...]:
     """Return the counts of each rule of a program."""
-    found = zip(program.names, total.candidates.tolist(), total.matches.tolist(), strict=True)
+    counts = zip(program.names, total.candidates.tolist(), total.matches.tolist(), strict=True)
     n_rows = rows_of(total)
-    return tuple(RuleCount(name, n_rows, met, matches) for name, met, matches in found)
+    return tuple(RuleCount(name, n_rows, met, matches) for name, met, matches in counts)
 
 
 def rows_of(total: SharingProfile) -> int | None:
@@ -101,10 +101,10 @@ def rows_of(total: SharingProfile) -> int | None:
 
 
 def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView, ...]:
-    found: list[ConstructView] = []
+    views: list[ConstructView] = []
     reads = np.concatenate([program.reads_regions, program.reads_texts], axis=1).sum(axis=0)
     constructs: list[RegionConstruct | TextConstruct] = [*program.regions, *program.texts]
-    for at, construct in enumerate(constructs):
+    for number, construct in enumerate(constructs):
         if isinstance(construct, TextConstruct):
             name, kind = column_name(construct.operand.sql, folded=construct.folded), "patterns"
             hits = _ratio(total.pattern_counts[construct.patterns].sum(), total.n_sampled)
@@ -113,32 +113,32 @@ def _constructs(program: Program, total: SharingProfile) -> tuple[ConstructView,
             name, hits = construct_name(program, construct), float("nan")
             kind = "errors" if construct.operand.sql in program.errors else "regions"
             n_tests = construct.n_regions
-        n_rows = int(total.construct_rows[at])
-        found.append(
+        n_rows = int(total.construct_rows[number])
+        views.append(
             ConstructView(
                 name=name,
                 kind=kind,
                 n_tests=n_tests,
-                n_rules=int(reads[at]),
+                n_rules=int(reads[number]),
                 n_rows=n_rows,
                 share=_ratio(n_rows, total.n_rows),
                 hits_per_row=hits,
-                cost_ns=_ratio(total.construct_ns[at], n_rows),
+                cost_ns=_ratio(total.construct_ns[number], n_rows),
             )
         )
-    return (*found, *_python(program, total))
+    return (*views, *_python(program, total))
 
 
 def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
     """Return the tests that Python decides, by the columns that they read."""
     groups: dict[str, list[int]] = defaultdict(list)
-    for at, each in enumerate(program.externals):
-        if not isinstance(each.test, Raise):
-            groups[", ".join(program.columns[column] for column in each.columns)].append(at)
-    found = []
+    for number, external in enumerate(program.externals):
+        if not isinstance(external.test, Raise):
+            groups[", ".join(program.columns[column] for column in external.columns)].append(number)
+    views = []
     for name, members in groups.items():
         n_rows = int(total.asked[members].sum())
-        found.append(
+        views.append(
             ConstructView(
                 name=name,
                 kind="Python",
@@ -150,7 +150,7 @@ def _python(program: Program, total: SharingProfile) -> list[ConstructView]:
                 cost_ns=_ratio(total.asked_ns[members].sum(), n_rows),
             )
         )
-    return found
+    return views
 
 
 def _ratio(part: Any, whole: float) -> float:
@@ -159,10 +159,12 @@ def _ratio(part: Any, whole: float) -> float:
 
 def _block_views(choice: RuleChoice) -> tuple[BitmapBlockView, ...]:
     program, recent = choice.program, choice.profile.blocks
-    found = []
+    views = []
     for plan in choice.sharing.blocks:
         block = choice.blocks.of(plan.rules)
-        names = [construct_name(program, program.regions[each]) for each in block.attributes]
+        names = [
+            construct_name(program, program.regions[attribute]) for attribute in block.attributes
+        ]
         sequence = plan.sequence or SelectionSequence.as_numbered(block.n_constructs)
 
         def region_name(construct: int, region: int, block: BitmapBlock = block) -> str:
@@ -171,7 +173,7 @@ def _block_views(choice: RuleChoice) -> tuple[BitmapBlockView, ...]:
 
         counts = recent.get(plan)
         n_rows = counts.n_rows if counts else 0
-        found.append(
+        views.append(
             BitmapBlockView(
                 n_rules=len(plan.rules),
                 sequence=tuple(sequence.in_words(names, region_name)),
@@ -181,32 +183,32 @@ def _block_views(choice: RuleChoice) -> tuple[BitmapBlockView, ...]:
                 drop_frac=counts.drop_frac if counts and n_rows else float("nan"),
             )
         )
-    return tuple(found)
+    return tuple(views)
 
 
 def _tests(program: Program, total: SharingProfile) -> tuple[TestView, ...]:
-    found = []
+    views = []
     ranked = np.lexsort((-total.asked, -total.asked_ns)).tolist()
-    asked = [at for at in ranked if not isinstance(program.externals[at].test, Raise)]
-    for at in asked[:MAX_TESTS]:
-        n_rows = int(total.asked[at])
-        users = program.rules_that_ask([at])
-        found.append(
+    asked = [place for place in ranked if not isinstance(program.externals[place].test, Raise)]
+    for number in asked[:MAX_TESTS]:
+        n_rows = int(total.asked[number])
+        users = program.rules_that_ask([number])
+        views.append(
             TestView(
-                text=test_text(program.externals[at].test),
+                text=test_text(program.externals[number].test),
                 n_rows=n_rows,
                 share=_ratio(n_rows, total.n_rows),
-                cost_ns=_ratio(total.asked_ns[at], n_rows),
+                cost_ns=_ratio(total.asked_ns[number], n_rows),
                 users=tuple(program.names[rule] for rule in users[:MAX_USERS].tolist()),
                 n_users=len(users),
             )
         )
-    return tuple(found)
+    return tuple(views)
 
 
 def _orders(program: Program, plan: SharingPlan) -> tuple[OrderView, ...]:
     """Return the orders of tests, those of the rules first that were changed."""
-    changed = {each.rule: each.tests for each in plan.python_orders}
+    changed = {order.rule: order.tests for order in plan.python_orders}
     ranked = [*changed, *(rule for rule in program.ordered.of_rule if rule not in changed)]
     return tuple(
         OrderView(
@@ -219,13 +221,13 @@ def _orders(program: Program, plan: SharingPlan) -> tuple[OrderView, ...]:
 
 
 def _natives(program: Program) -> tuple[NativeView, ...]:
-    constructs = {each.operand.sql: at for at, each in enumerate(program.regions)}
-    found = []
+    constructs = {construct.operand.sql: number for number, construct in enumerate(program.regions)}
+    views = []
     for native in program.natives:
         users = np.flatnonzero(program.reads_regions[:, constructs[native.sql]])
         named = tuple(program.names[rule] for rule in users[:MAX_USERS].tolist())
-        found.append(NativeView(native.sql, native.reason, named, len(users)))
-    return tuple(found)
+        views.append(NativeView(native.sql, native.reason, named, len(users)))
+    return tuple(views)
 
 
 def _patterns(program: Program, plan: SharingPlan, total: SharingProfile) -> tuple[TestView, ...]:
@@ -259,17 +261,17 @@ def _patterns_of(program: Program, literal: int) -> tuple[int, ...]:
 
 def _pattern_tests(program: Program) -> Mapping[int, str]:
     """Return each pattern in words."""
-    found: dict[int, str] = {}
+    words: dict[int, str] = {}
     for literal in np.flatnonzero(program.literals.kinds == TEXT).tolist():
         test = program.tests[program.test_of[literal]]
-        found[int(program.literals.places[literal])] = test_text(test)
+        words[int(program.literals.places[literal])] = test_text(test)
     for external in program.externals:
         if isinstance(external.test, ValueTest) and len(external.needs) == len(external.test.needs):
-            found.update(
+            words.update(
                 (pattern, test_text(need))
                 for pattern, need in zip(external.needs, external.test.needs, strict=True)
             )
-    return found
+    return words
 
 
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -277,7 +279,7 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, li
     return {
         "added": [name for name in after if name not in before],
         "removed": [name for name in before if name not in after],
-        "replaced": [name for name, each in after.items() if before.get(name, each) != each],
+        "replaced": [name for name, rule in after.items() if before.get(name, rule) != rule],
     }
 
 
@@ -285,9 +287,9 @@ def entries_of(
     before: Rules, after: Rules, skipped: Collection[str], batch_id: int
 ) -> list[JournalEntry]:
     """Return the entry about a change, if there is one; skipped are rules that are new or ran."""
-    found = {**changed(before, after), "skipped": list(skipped)}
-    found["removed"] = [name for name in found["removed"] if name not in skipped]
-    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in found.items() if names}
+    changes = {**changed(before, after), "skipped": list(skipped)}
+    changes["removed"] = [name for name in changes["removed"] if name not in skipped]
+    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in changes.items() if names}
     if not evidence:
         return []
     numbers = f"{len(before)} rules", f"{len(after)} rules"
@@ -296,17 +298,17 @@ def entries_of(
 
 def to_come(before: Rules, after: Rules) -> tuple[str, ...]:
     """Return in words the changes that no micro-batch has met yet, if there are any."""
-    found = changed(before, after)
-    parts = [f"{len(names)} {what}" for what, names in found.items() if names]
+    changes = changed(before, after)
+    parts = [f"{len(names)} {what}" for what, names in changes.items() if names]
     if not parts:
         return ()
     first, *others = parts
     number, what = first.split()
     noun = "rule" if number == "1" else "rules"
-    they = "it counts" if sum(map(len, found.values())) == 1 else "they count"
+    they = "it counts" if sum(map(len, changes.values())) == 1 else "they count"
     listed = ", ".join([f"{number} {noun} {what}", *others])
     return (f"{listed} since: {they} from the next micro-batch or transform on",)
 
 
 def _in_words(program: Program, tests: tuple[int, ...]) -> list[str]:
-    return [test_text(program.externals[each].test) for each in tests]
+    return [test_text(program.externals[test].test) for test in tests]

@@ -175,11 +175,11 @@ class SelectionSequence:
             return f"{names[construct]} in region {region}"
 
         before: dict[int, str] = {}
-        told = [", ".join(names[construct] for construct in self.macro)]
+        phrases = [", ".join(names[construct] for construct in self.macro)]
         for arrow in sorted(self.arrows):
             here = place(self.construct_of(arrow.node), arrow.region)
             path = f"{before[arrow.node]} and {here}" if arrow.node in before else here
             if arrow.target >= len(self.macro):
                 before.setdefault(arrow.target, path)
-            told.append(f"{path}: {names[self.construct_of(arrow.target)]} next")
-        return told
+            phrases.append(f"{path}: {names[self.construct_of(arrow.target)]} next")
+        return phrases

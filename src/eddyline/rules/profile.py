@@ -184,15 +184,15 @@ class SharingProfile:
 
     def merge(self, *others: SharingProfile) -> SharingProfile:
         """Return the counts of all together; the sampled rows of the last are the newest."""
-        found = self
+        merged = self
         for other in others:
-            regions = np.concatenate([found.sampled_regions, other.sampled_regions])
-            found = SharingProfile(
+            regions = np.concatenate([merged.sampled_regions, other.sampled_regions])
+            merged = SharingProfile(
                 sampled_regions=regions[-MAX_SAMPLED:],
-                blocks=_added(found.blocks, other.blocks),
-                **{name: getattr(found, name) + getattr(other, name) for name in _COUNTS},
+                blocks=_added(merged.blocks, other.blocks),
+                **{name: getattr(merged, name) + getattr(other, name) for name in _COUNTS},
             )
-        return found
+        return merged
 
     def without_sample(self) -> SharingProfile:
         """Return the counts alone: what may grow without end is left out."""
@@ -200,7 +200,7 @@ class SharingProfile:
         return replace(self, sampled_regions=self.sampled_regions[:0], blocks={}, python=python)
 
 
-_COUNTS = [each.name for each in fields(SharingProfile) if each.name not in _NOT_ADDED]
+_COUNTS = [count.name for count in fields(SharingProfile) if count.name not in _NOT_ADDED]
 
 
 def _added(

@@ -157,31 +157,33 @@ class RuleStore:
     ) -> tuple[SkippedRule, ...]:
         """Return the rules that do not run, and why; those met may be gone or replaced by now."""
         with self._lock:
-            known = {name for name, each in met.items() if self._sources.get(name) == each}
-            here = (each for each in refused if each.name in known)
-            unfit = (each for name, each in self._unfit.items() if name not in known)
+            names = {name for name, source in met.items() if self._sources.get(name) == source}
+            here = (rule for rule in refused if rule.name in names)
+            unfit = (rule for name, rule in self._unfit.items() if name not in names)
             return (*self.unread, *here, *unfit)
 
     # -- changes --------------------------------------------------------------------------------
 
-    def add(self, given: Mapping[str, Any]) -> None:
+    def add(self, rules: Mapping[str, Any]) -> None:
         """Add rules of texts and predicates under new names, all or none."""
         with self._lock:
-            self._check_new(given)
-            made = {name: self._source(name, each) for name, each in given.items()}
+            self._check_new(rules)
+            sources = {name: self._source(name, condition) for name, condition in rules.items()}
             unread: list[SkippedRule] = []
-            if len(made) <= MAX_CHECKED:
-                wrong = [(each, self._why_unreadable(each)) for each in made.values()]
-                unread = [SkippedRule(each.name, why, each.text) for each, why in wrong if why]
-            left_out = {each.name for each in unread}
-            fine = {name: source for name, source in made.items() if name not in left_out}
+            if len(sources) <= MAX_CHECKED:
+                wrong = [(source, self._why_unreadable(source)) for source in sources.values()]
+                unread = [
+                    SkippedRule(source.name, why, source.text) for source, why in wrong if why
+                ]
+            left_out = {rule.name for rule in unread}
+            fine = {name: source for name, source in sources.items() if name not in left_out}
             self.put(fine, unread, skips=self.skips_new)
 
     def add_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
         """Add rules that were read elsewhere, and those that could not be read; see ``add``."""
         unread = tuple(unread)
         with self._lock:
-            self._check_new([*rules, *(each.name for each in unread)])
+            self._check_new([*rules, *(rule.name for rule in unread)])
             self.put(rules, unread, skips=self.skips)
 
     def chosen(
@@ -194,41 +196,45 @@ class RuleStore:
         with self._lock:
             for name in names:
                 self._check_known(name)
-            if facts is None or all(each is None for each in facts.values()):
-                unread = tuple(each for each in self.unread if each.name in names)
-                return {name: each for name, each in self._sources.items() if name in names}, unread
-            found = chosen(self._sources, facts)
-            return {name: each for name, each in found.items() if not names or name in names}, ()
+            if facts is None or all(fact is None for fact in facts.values()):
+                unread = tuple(rule for rule in self.unread if rule.name in names)
+                return {
+                    name: source for name, source in self._sources.items() if name in names
+                }, unread
+            sources = chosen(self._sources, facts)
+            return {
+                name: source for name, source in sources.items() if not names or name in names
+            }, ()
 
     def remove(self, names: Collection[str], facts: Facts | None = None) -> None:
         """Remove rules, all or, if one is not there, none; see ``chosen``."""
         with self._lock:
-            found, unread = self.chosen(names, facts)
-            names = {*found, *(each.name for each in unread)}
+            sources, unread = self.chosen(names, facts)
+            names = {*sources, *(rule.name for rule in unread)}
             for name in names:
                 self._sources.pop(name, None)
                 self._unfit.pop(name, None)
-            self.unread = tuple(each for each in self.unread if each.name not in names)
+            self.unread = tuple(rule for rule in self.unread if rule.name not in names)
             self._version += bool(names)
 
-    def replace(self, name: str, given: Any) -> None:
+    def replace(self, name: str, condition: Any) -> None:
         """Replace a rule by a text or predicate that fits, at its place."""
         with self._lock:
             self._check_known(name)
-            self.put({name: self._readable(name, given)})
+            self.put({name: self._readable(name, condition)})
 
     def replace_rules(self, rules: Mapping[str, RuleSource], unread: Iterable[SkippedRule]) -> None:
         """Replace rules at their places by those that were read elsewhere, all or none."""
         unread = tuple(unread)
         with self._lock:
-            for name in (*rules, *(each.name for each in unread)):
+            for name in (*rules, *(skipped.name for skipped in unread)):
                 self._check_known(name)
-            for each in unread:
-                if each.name in self._sources:
+            for rule in unread:
+                if rule.name in self._sources:
                     msg = (
-                        f"rule {each.name!r} is not replaced: the new one is skipped: {each.reason}"
+                        f"rule {rule.name!r} is not replaced: the new one is skipped: {rule.reason}"
                     )
-                    raise QueryError(msg, name=each.name)
+                    raise QueryError(msg, name=rule.name)
             self.put(rules, unread)
 
     def put(
@@ -246,11 +252,11 @@ class RuleStore:
             QueryError: one does not fit, and may not be skipped; then nothing changes.
         """
         with self._lock:
-            unfit = {each.name: each for each in self._unfit_of(rules.values(), skips)}
-            skipped = {each.name: each for each in unread}
+            unfit = {rule.name: rule for rule in self._unfit_of(rules.values(), skips)}
+            skipped = {rule.name: rule for rule in unread}
             new = {*rules, *skipped}
             self.unread = (
-                *(each for each in self.unread if each.name not in new),
+                *(rule for rule in self.unread if rule.name not in new),
                 *skipped.values(),
             )
             if rules:
@@ -261,7 +267,7 @@ class RuleStore:
 
     # -- checks ---------------------------------------------------------------------------------
 
-    def check(self, name: str, given: Any, *, is_new: bool) -> None:
+    def check(self, name: str, condition: Any, *, is_new: bool) -> None:
         """Check that a rule could be added, or replace the one of its name; nothing is changed.
 
         Raises:
@@ -272,12 +278,12 @@ class RuleStore:
                 self._check_new([name])
             else:
                 self._check_known(name)
-            self._unfit_of([self._readable(name, given)], False)
+            self._unfit_of([self._readable(name, condition)], False)
 
-    def _readable(self, name: str, given: Any) -> SqlRule | PredicateRule:
-        made = self._source(name, given)
-        self._check_readable(made)
-        return made
+    def _readable(self, name: str, condition: Any) -> SqlRule | PredicateRule:
+        source = self._source(name, condition)
+        self._check_readable(source)
+        return source
 
     def _source(self, name: Any, rule: Any) -> SqlRule | PredicateRule:
         if not isinstance(name, str) or not name:
@@ -306,9 +312,9 @@ class RuleStore:
             raise QueryError(msg, name=source.name) from error
 
     def _check_known(self, name: str) -> None:
-        known = [*self._sources, *(each.name for each in self.unread)]
-        if checked_text("name of a rule", name) not in known:
-            raise QueryError(unknown("rule", name, known), name=name)
+        names = [*self._sources, *(rule.name for rule in self.unread)]
+        if checked_text("name of a rule", name) not in names:
+            raise QueryError(unknown("rule", name, names), name=name)
 
     def _check_new(self, names: Iterable[str]) -> None:
         taken = [name for name in names if name in self._sources]
@@ -338,11 +344,11 @@ class CorrelationStore:
 
     def check_new(self, other: CorrelationStore, rules: Collection[str]) -> None:
         """Raise QueryError if one of another set has a name that is taken."""
-        taken = {*rules, *(each.name for each in self.sources)}
-        for each in other.sources:
-            if each.name in taken:
-                msg = f"{each.name!r} exists already; names are unique in a set"
-                raise QueryError(msg, name=each.name)
+        taken = {*rules, *(source.name for source in self.sources)}
+        for correlation in other.sources:
+            if correlation.name in taken:
+                msg = f"{correlation.name!r} exists already; names are unique in a set"
+                raise QueryError(msg, name=correlation.name)
 
     def add(self, other: CorrelationStore) -> None:
         """Take in the correlations of another set."""
@@ -350,12 +356,12 @@ class CorrelationStore:
 
     def of(self, rules: Collection[str]) -> tuple[CorrelationSource, ...]:
         """Return the correlations of which all rules are among some."""
-        known, found = set(rules), []
-        for each in self.sources:
-            if known.issuperset(each.refers_to):
-                known.add(each.name)
-                found.append(each)
-        return tuple(found)
+        names, correlations = set(rules), []
+        for correlation in self.sources:
+            if names.issuperset(correlation.refers_to):
+                names.add(correlation.name)
+                correlations.append(correlation)
+        return tuple(correlations)
 
     def bound(
         self,
@@ -371,36 +377,38 @@ class CorrelationStore:
             has_time: whether rows have an event time.
             why_not: says of a rule why it does not run, or None.
         """
-        others = {each.name: each for each in self.sources}
-        found: dict[str, Correlation] = {}
+        others = {source.name: source for source in self.sources}
+        correlations: dict[str, Correlation] = {}
         unfit: dict[str, SkippedRule] = {}
-        for each in self.sources:
+        for correlation in self.sources:
             reason = None if has_time else NEEDS_TIME
-            for name in each.refers_to:
+            for name in correlation.refers_to:
                 if name in unfit:
                     reason = reason or f"it refers to {name!r}, which does not run"
-                elif name not in found:
+                elif name not in correlations:
                     reason = reason or why_not(name)
             try:
                 if reason is None:
-                    found[each.name] = each.bind(columns, others)
+                    correlations[correlation.name] = correlation.bind(columns, others)
             except QueryError as error:
                 reason = error.message
             if reason is not None:
-                unfit[each.name] = SkippedRule(each.name, reason, each.text)
+                unfit[correlation.name] = SkippedRule(correlation.name, reason, correlation.text)
         self.unfit = tuple(unfit.values())
-        return tuple(found.values())
+        return tuple(correlations.values())
 
 
 def _in_order(sources: Iterable[CorrelationSource]) -> tuple[CorrelationSource, ...]:
     """Return correlations, each behind those that it refers to."""
-    waiting = {each.name: each for each in sources}
-    found: dict[str, CorrelationSource] = {}
+    waiting = {source.name: source for source in sources}
+    ordered: dict[str, CorrelationSource] = {}
     while waiting:
-        ready = [each for each in waiting.values() if not waiting.keys() & set(each.refers_to)]
-        for each in ready or list(waiting.values()):
-            found[each.name] = waiting.pop(each.name)
-    return tuple(found.values())
+        ready = [
+            source for source in waiting.values() if not waiting.keys() & set(source.refers_to)
+        ]
+        for correlation in ready or list(waiting.values()):
+            ordered[correlation.name] = waiting.pop(correlation.name)
+    return tuple(ordered.values())
 
 
 class Rules(Protocol):
@@ -447,5 +455,5 @@ class RuleStep(OverOne):
     def __str__(self) -> str:
         which = "every row" if self.keep_unmatched else "rows with a match"
         name = "" if self.rules.name == "rules" else f" {self.rules.name}"
-        told = f"{self.column} (id, title, level)" if self.as_struct else self.column
-        return f"rules{name} over {self.input}: {told} of {which}"
+        content = f"{self.column} (id, title, level)" if self.as_struct else self.column
+        return f"rules{name} over {self.input}: {content} of {which}"

@@ -1,4 +1,4 @@
-"""What people see of rules: a set as it stands and after each micro-batch, and words for its parts.
+"""Values of rule sets for reports and pages, and words for their parts.
 
 First the values, from which reports and pages are written; then tests, attributes and regions of a
 program in words. ``description`` makes these values.

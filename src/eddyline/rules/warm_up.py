@@ -1,7 +1,7 @@
-"""Loads the kernels that rules need before the first rows come, and compiles them where needed.
+"""Warm-up of the kernels that rules need, before the first rows come.
 
-A process of numba's first call takes half a second, and to compile all kernels, once on a machine,
-several. A tiny set of rules is run, so that every kernel is called as batches will call it.
+The first call of numba takes half a second in each process. Compiling all kernels takes several
+seconds, once on a machine. A tiny set of rules is run, which calls every kernel as batches will.
 """
 
 from __future__ import annotations

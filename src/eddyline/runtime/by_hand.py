@@ -1,4 +1,4 @@
-"""What a person decides while a query runs: plans that stay, options, and rules.
+"""Decisions of a person while a query runs: pins, options and rules.
 
 ``Pins`` holds plans in force whatever the evidence says, until they may adapt. A choice that is
 held goes on learning and decides nothing, in tasks and on the driver alike. A pin is written down
@@ -95,7 +95,9 @@ class Pins:
         for component, plan in plans.items():
             targets[component].check(plan)
         plans = {name: msgspec.to_builtins(plan) for name, plan in plans.items()}  # kept as it is
-        self._save({**self._pins, **{name: Pin(each, batch_id) for name, each in plans.items()}})
+        self._save(
+            {**self._pins, **{name: Pin(kept_plan, batch_id) for name, kept_plan in plans.items()}}
+        )
         entries = []
         for component, plan in plans.items():
             target = targets[component]

@@ -81,14 +81,14 @@ def own_folder(checkpoint: str | Path) -> Path:
     Raises:
         StateError: the folder is no checkpoint.
     """
-    own = Path(checkpoint) / OWN
-    if not own.is_dir():
+    run_folder = Path(checkpoint) / OWN
+    if not run_folder.is_dir():
         msg = (
             f"{checkpoint} is no checkpoint of eddyline: it has no folder {OWN}/; give the folder "
             f"that a query was started with"
         )
         raise StateError(msg, path=str(checkpoint))
-    return own
+    return run_folder
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -99,31 +99,31 @@ class Format(msgspec.Struct, frozen=True):
     """Version that wrote it."""
 
 
-def read_format(own: Path) -> Format | None:
+def read_format(folder: Path) -> Format | None:
     """Return the format of a checkpoint; None before the first version that wrote one.
 
     Args:
-        own: the folder that eddyline keeps.
+        folder: the folder that eddyline keeps.
 
     Raises:
         StateError: it is of a later version, or cannot be read.
     """
-    path = own / FORMAT_FILE
-    found = read_struct(
+    path = folder / FORMAT_FILE
+    stored = read_struct(
         path,
         Format,
         f"restore it from a backup, or remove it if the checkpoint is of eddyline "
         f"{version('eddyline')} or older",
     )
-    if found is not None and found.format > FORMAT:
+    if stored is not None and stored.format > FORMAT:
         msg = (
-            f"the checkpoint {own.parent} is of format {found.format}, written by eddyline "
-            f"{found.eddyline}; this is eddyline {version('eddyline')}, which reads formats up to "
-            f"{FORMAT}: install eddyline {found.eddyline} or newer, or start the query with an "
+            f"the checkpoint {folder.parent} is of format {stored.format}, written by eddyline "
+            f"{stored.eddyline}; this is eddyline {version('eddyline')}, which reads formats up to "
+            f"{FORMAT}: install eddyline {stored.eddyline} or newer, or start the query with an "
             f"empty checkpoint"
         )
-        raise StateError(msg, path=str(path), format=found.format)
-    return found
+        raise StateError(msg, path=str(path), format=stored.format)
+    return stored
 
 
 def read_struct(path: Path, kind: type[StructT], advice: str, what: str = "") -> StructT | None:
@@ -147,21 +147,21 @@ def read_struct(path: Path, kind: type[StructT], advice: str, what: str = "") ->
         raise StateError(msg, path=str(path)) from error
 
 
-def write_format(own: Path) -> None:
+def write_format(folder: Path) -> None:
     """Note the format of a checkpoint that this version goes on with.
 
     Raises:
         StateError: the checkpoint is of a later version, or cannot be written.
     """
     new = Format(FORMAT, version("eddyline"))
-    if read_format(own) == new:
+    if read_format(folder) == new:
         return
     try:
-        own.mkdir(parents=True, exist_ok=True)
-        replace_file(own / FORMAT_FILE, msgspec.json.encode(new))
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / FORMAT_FILE, msgspec.json.encode(new))
     except OSError as error:
-        msg = f"cannot write to the checkpoint {own}: {error}; make room or rights"
-        raise StateError(msg, path=str(own)) from error
+        msg = f"cannot write to the checkpoint {folder}: {error}; make room or rights"
+        raise StateError(msg, path=str(folder)) from error
 
 
 def newest_batch(log: Path) -> int:
@@ -180,21 +180,21 @@ def find_runs(folder: str | Path) -> list[Path]:
     Raises:
         StateError: there is none.
     """
-    root, found = Path(folder), []
+    root, checkpoints = Path(folder), []
     for name, inner, _ in os.walk(root):
         here = Path(name)
         if (here / OWN / JOURNAL).is_file():
-            found.append(here)
+            checkpoints.append(here)
             inner.clear()
         elif len(here.relative_to(root).parts) >= MAX_DEPTH:
             inner.clear()
-    if not found:
+    if not checkpoints:
         msg = (
             f"{folder} holds no checkpoint of eddyline; give the folder that queries were started "
             f"with"
         )
         raise StateError(msg, path=str(folder))
-    return sorted(found)
+    return sorted(checkpoints)
 
 
 # -- the query ---------------------------------------------------------------------------------
@@ -244,11 +244,11 @@ def checked_changed(changed: str | None) -> Changed | None:
     raise OptionError(msg, changed=changed)
 
 
-def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: int) -> Resumed:
+def resumed(folder: Path, query: Identity, changed: Changed | None, *, last_batch: int) -> Resumed:
     """Return how a query goes on from a checkpoint; write nothing.
 
     Args:
-        own: the folder that eddyline keeps in the checkpoint.
+        folder: the folder that eddyline keeps in the checkpoint.
         query: the query that starts.
         changed: what a changed query does with the checkpoint.
         last_batch: the last finished batch.
@@ -257,10 +257,10 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
         StateError: the query has changed and ``changed`` is None, its state does not fit, or a file
             cannot be read.
     """
-    path = own / QUERY
+    path = folder / QUERY
     file = _read_query(path)
     if file is None:
-        return _of_text(own, query, changed, last_batch)
+        return _of_text(folder, query, changed, last_batch)
     changes, now = differences(file.query, query), query
     before = tuple(dict.fromkeys([*file.before, hash_of(file.query.mark)]))
     functions = tuple(
@@ -270,12 +270,12 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     )
     words = in_words(changes)
     if changes and changed is None:
-        raise _of_another(own, file.query.text, query, words)
+        raise _of_another(folder, file.query.text, query, words)
     # State has event times as an earlier version read wall clocks.
     new_clocks = {*query.wall_clocks} - {*file.query.wall_clocks}
     is_shifted = query.is_stateful and bool(new_clocks)
     if is_shifted and changed != "reset":
-        raise _of_another_clock(own, query)
+        raise _of_another_clock(folder, query)
     words = words or _WALL_CLOCKS * is_shifted
     if not changes and file.query.parser == query.parser:
         # Files keep the names and orders of the text that began the checkpoint.
@@ -290,28 +290,29 @@ def resumed(own: Path, query: Identity, changed: Changed | None, *, last_batch: 
     kept = [change for change in changes if change.is_kept]
     if kept and (query.is_stateful or file.query.is_stateful):
         msg = (
-            f"{own.parent} has state that does not fit the changed query: {in_words(kept)}. Start "
-            f"it with changed='reset', which empties the state, or with another checkpoint and path"
+            f"{folder.parent} has state that does not fit the changed query: {in_words(kept)}. "
+            f"Start it with changed='reset', which empties the state, or with another checkpoint "
+            f"and path"
         )
         raise StateError(msg, path=str(path), query=file.query.text)
-    _check_layout(own, file.query, now)
+    _check_layout(folder, file.query, now)
     return Resumed(QueryFile(query, before, file.empty_until), file.query, words, functions)
 
 
 _WALL_CLOCKS = "event times of type TIMESTAMP_NTZ are wall clocks"
 
 
-def _of_another_clock(own: Path, query: Identity) -> StateError:
+def _of_another_clock(folder: Path, query: Identity) -> StateError:
     msg = (
-        f"{own.parent} has state of an earlier version, which read the event times of "
+        f"{folder.parent} has state of an earlier version, which read the event times of "
         f"{', '.join(query.wall_clocks)} (TIMESTAMP_NTZ) in the time zone of the session; they are "
         f"wall clocks now. Start the query with another checkpoint and path, or with "
         f"changed='reset', which empties the state"
     )
-    return StateError(msg, path=str(own / QUERY), streams=query.wall_clocks)
+    return StateError(msg, path=str(folder / QUERY), streams=query.wall_clocks)
 
 
-def _check_layout(own: Path, before: Identity, now: Identity) -> None:
+def _check_layout(folder: Path, before: Identity, now: Identity) -> None:
     """Check that files of durable state have the names and orders of a query.
 
     Raises:
@@ -320,12 +321,12 @@ def _check_layout(own: Path, before: Identity, now: Identity) -> None:
     is_known = before.parser == now.parser or before.text != now.text
     if now.is_stateful and is_known and before.layout != now.layout:
         msg = (
-            f"{own.parent} has state of a query that calls its inputs otherwise, or names columns, "
-            f"keys or aggregates in another order ({before.text}); this one is {now.text}. Write "
-            f"what has not changed as it was, or start it with changed='reset', which empties the "
-            f"state"
+            f"{folder.parent} has state of a query that calls its inputs otherwise, or names "
+            f"columns, keys or aggregates in another order ({before.text}); this one is "
+            f"{now.text}. Write what has not changed as it was, or start it with changed='reset', "
+            f"which empties the state"
         )
-        raise StateError(msg, path=str(own / QUERY), query=before.text)
+        raise StateError(msg, path=str(folder / QUERY), query=before.text)
 
 
 def stored_query(checkpoint: str | Path) -> Identity | None:
@@ -338,13 +339,13 @@ def stored_query(checkpoint: str | Path) -> Identity | None:
     return None if file is None else file.query
 
 
-def write_query(own: Path, file: QueryFile) -> None:
+def write_query(folder: Path, file: QueryFile) -> None:
     """Write the file, unless it has these contents.
 
     Raises:
         StateError: the file cannot be written.
     """
-    path, content = own / QUERY, msgspec.json.encode(file)
+    path, content = folder / QUERY, msgspec.json.encode(file)
     try:
         if not path.exists() or path.read_bytes() != content:
             replace_file(path, content)
@@ -357,39 +358,39 @@ def _read_query(path: Path) -> QueryFile | None:
     return read_struct(path, QueryFile, "restore it from a backup, or give another checkpoint")
 
 
-def _of_text(own: Path, query: Identity, changed: Changed | None, last_batch: int) -> Resumed:
+def _of_text(folder: Path, query: Identity, changed: Changed | None, last_batch: int) -> Resumed:
     """Return how a query goes on from a checkpoint of a version that stored only its text."""
-    theirs = identity_in(own / LEARNED)
+    theirs = identity_in(folder / LEARNED)
     file = QueryFile(query, (hash_of(query.legacy),) if query.legacy else ())
     if query.wall_clocks and changed != "reset":
-        raise _of_another_clock(own, query)
+        raise _of_another_clock(folder, query)
     if query.wall_clocks:
         return Resumed(QueryFile(query, (), last_batch), None, _WALL_CLOCKS, (), True)
     if theirs is None or theirs.rsplit(" #", 1)[0] == query.legacy.rsplit(" #", 1)[0]:
         return Resumed(file, None)
     words = f"the text was {theirs.rsplit(' #', 1)[0]} and is {query.text}"
     if changed is None:
-        raise _of_another(own, theirs, query, "its text is another one")
+        raise _of_another(folder, theirs, query, "its text is another one")
     if changed == "reset":
         return Resumed(QueryFile(query, (), last_batch), None, words, (), True)
     if query.is_stateful:
         msg = (
-            f"{own.parent} was written by an earlier version of eddyline, which did not note what "
-            f"its state is of; start the query once as it was, and then the changed one with "
+            f"{folder.parent} was written by an earlier version of eddyline, which did not note "
+            f"what its state is of; start the query once as it was, and then the changed one with "
             f"changed='keep_state'"
         )
-        raise StateError(msg, path=str(own), query=theirs)
+        raise StateError(msg, path=str(folder), query=theirs)
     return Resumed(file, None, words)
 
 
-def _of_another(own: Path, theirs: str, query: Identity, words: str) -> StateError:
+def _of_another(folder: Path, theirs: str, query: Identity, words: str) -> StateError:
     msg = (
-        f"{own.parent} is the checkpoint of another query ({theirs}); this one is {query.text}: "
+        f"{folder.parent} is the checkpoint of another query ({theirs}); this one is {query.text}: "
         f"{words}. Give another checkpoint and path, or the query as it was; to go on with the new "
         f"one where the other one stopped, start it with changed='keep_state' (its state is kept), "
         f"or changed='reset' (its state is emptied)"
     )
-    return StateError(msg, path=str(own / QUERY), query=theirs, changes=words)
+    return StateError(msg, path=str(folder / QUERY), query=theirs, changes=words)
 
 
 # -- learned state -----------------------------------------------------------------------------
@@ -485,9 +486,9 @@ class SnapshotFile:
             return None
         try:
             content = self.path.read_bytes()
-            found = msgspec.json.decode(content, type=Head).format
-            if found != LEARNED_FORMAT:
-                return f"format {found}, expected {LEARNED_FORMAT}"
+            file_format = msgspec.json.decode(content, type=Head).format
+            if file_format != LEARNED_FORMAT:
+                return f"format {file_format}, expected {LEARNED_FORMAT}"
             saved = msgspec.json.decode(content, type=Saved)
         except (OSError, ValueError, RecursionError) as error:
             return f"the file cannot be read: {error}"

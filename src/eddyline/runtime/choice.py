@@ -306,8 +306,8 @@ class Situation:
     def plain(self) -> dict[str, float]:
         """Return the conditions for the journal: those that are known, the first of many."""
         named = zip(self.names, self.shares.tolist(), strict=True)
-        known = ((name, round(share, 4)) for name, share in named if np.isfinite(share))
-        return dict(islice(known, MOST_TOLD))
+        rounded = ((name, round(share, 4)) for name, share in named if np.isfinite(share))
+        return dict(islice(rounded, MOST_TOLD))
 
 
 def distance(shares: Floats, counts: Floats, other: Floats, other_counts: Floats) -> float:
@@ -319,8 +319,8 @@ def distance(shares: Floats, counts: Floats, other: Floats, other_counts: Floats
     rows, other_rows = np.maximum(counts, 1.0), np.maximum(other_counts, 1.0)
     noise = 0.5 * np.sqrt(1.0 / rows + 1.0 / other_rows)
     apart = np.abs(_angles(shares) - _angles(other)) / (ALIKE + Z_SCORE * noise)
-    known = apart[np.isfinite(apart) & (counts >= 1.0) & (other_counts >= 1.0)]
-    return float(known.max()) if len(known) else UNKNOWN
+    distances = apart[np.isfinite(apart) & (counts >= 1.0) & (other_counts >= 1.0)]
+    return float(distances.max()) if len(distances) else UNKNOWN
 
 
 def _angles(shares: Floats) -> Floats:
@@ -346,9 +346,9 @@ class Conditions:
     @property
     def shares(self) -> Floats:
         """The share of each condition ([0, 1]; nan: not known; (C,))."""
-        found = np.full(len(self.names), np.nan)
-        np.divide(self._hits, self.counts, out=found, where=self.counts > 0.0)
-        return found
+        shares = np.full(len(self.names), np.nan)
+        np.divide(self._hits, self.counts, out=shares, where=self.counts > 0.0)
+        return shares
 
     def step(
         self, names: tuple[str, ...], shares: Floats, counts: Floats, n_sampled: float

@@ -109,7 +109,7 @@ class JournalEntry:
 
     def to_json(self) -> str:
         """Return the entry as one line of JSON."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {member.name: getattr(self, member.name) for member in fields(self)}
         return json.dumps(values, sort_keys=False, default=_plain)
 
 
@@ -182,18 +182,20 @@ def thinned(entries: Sequence[JournalEntry], max_bytes: int) -> list[JournalEntr
         entries: in the order in which they were taken.
         max_bytes: size of the entries that stay (bytes).
     """
-    by_rank = sorted(range(len(entries)), key=lambda at: (KINDS.index(entries[at].kind), at))
+    by_rank = sorted(
+        range(len(entries)), key=lambda number: (KINDS.index(entries[number].kind), number)
+    )
     sizes = [len(_line(entry)) + 1 for entry in entries]
     left_out, n_bytes = set(), sum(sizes)
-    for at in by_rank:
+    for place in by_rank:
         if n_bytes <= max_bytes:
             break
-        n_bytes -= sizes[at]
-        left_out.add(at)
-    kept = [entry for at, entry in enumerate(entries) if at not in left_out]
+        n_bytes -= sizes[place]
+        left_out.add(place)
+    kept = [entry for number, entry in enumerate(entries) if number not in left_out]
     if not left_out:
         return kept
-    gone = [entries[at] for at in sorted(left_out)]
+    gone = [entries[number] for number in sorted(left_out)]
     if kept and _is_total(kept[0]):
         gone.insert(0, kept.pop(0))
     return [_total(gone), *kept]
@@ -395,11 +397,13 @@ def newest_attempts(packed: Iterable[bytes]) -> list[TaskReport[Any]]:
 
 def decisions_of(reports: Iterable[TaskReport[Any]], batch_id: int) -> list[JournalEntry]:
     """Return the decisions of the tasks of one job as journal entries, with their partitions."""
-    found = []
+    entries = []
     for report in reports:
-        at = {"partition": report.partition}
-        found += [replace(entry, evidence={**entry.evidence, **at}) for entry in report.entries]
+        origin = {"partition": report.partition}
+        entries += [
+            replace(entry, evidence={**entry.evidence, **origin}) for entry in report.entries
+        ]
         if n_left_out := report.n_entries - len(report.entries):
-            evidence = {**at, "n_entries": n_left_out}
-            found.append(JournalEntry(batch_id, report.component, "left_out", evidence=evidence))
-    return found
+            evidence = {**origin, "n_entries": n_left_out}
+            entries.append(JournalEntry(batch_id, report.component, "left_out", evidence=evidence))
+    return entries

@@ -79,7 +79,7 @@ class Monitor(Protocol):
         self,
         fresh: FilterProfile,
         order: Order,
-        known: FilterProfile,
+        window_profile: FilterProfile,
         cost_ratios: NDArray[np.float64],
     ) -> Finding | None:
         """Take in what a batch observed.
@@ -87,7 +87,7 @@ class Monitor(Protocol):
         Args:
             fresh: the profile of the batch, which ran under ``order``.
             order: the order in force.
-            known: the profile of the window, without the batch.
+            window_profile: the profile of the window, without the batch.
             cost_ratios: time that each filter took over the time that was expected; nan where it
                 was not called or nothing was expected ((F,)).
 
@@ -148,7 +148,7 @@ class WindowMonitor(Learns):
         self,
         fresh: FilterProfile,
         order: Order,
-        known: FilterProfile,
+        window_profile: FilterProfile,
         cost_ratios: NDArray[np.float64],
     ) -> Any:
         """Find no change."""
@@ -196,7 +196,7 @@ class TwoSampleMonitor(WindowMonitor):
         self,
         fresh: FilterProfile,
         order: Order,
-        known: FilterProfile,
+        window_profile: FilterProfile,
         cost_ratios: NDArray[np.float64],  # noqa: ARG002 protocol
     ) -> Finding | None:
         """Compare what each position dropped with what the window says it drops."""
@@ -208,8 +208,8 @@ class TwoSampleMonitor(WindowMonitor):
         else:
             now = drop_fracs(order, fresh)
             n_in = _reached(now, fresh)
-        before = drop_fracs(order, known)
-        n_known = _reached(before, known)
+        before = drop_fracs(order, window_profile)
+        n_known = _reached(before, window_profile)
         both = np.maximum(n_known + n_in, 1.0)
         pooled = (before * n_known + now * n_in) / both
         inverse = 1.0 / np.maximum(n_known, 1.0) + 1.0 / np.maximum(n_in, 1.0)
@@ -221,7 +221,7 @@ class TwoSampleMonitor(WindowMonitor):
             return None
         position = int(differs.argmax())
         evidence = {
-            "filter": known.filter_ids[order[position]],
+            "filter": window_profile.filter_ids[order[position]],
             "position": position,
             "drop_frac_before": float(before[position]),
             "drop_frac_now": float(now[position]),
@@ -284,13 +284,13 @@ class DetectorMonitorOptions:
         chosen = options_of(self.detector)
         if not isinstance(self.detector, str) or not is_dataclass(chosen):
             return options_of(self.detector, preprocess=self.preprocess)
-        known = {field.name for field in fields(chosen)}
+        names = {field.name for field in fields(chosen)}
         wanted = (
             {"block_rows": MAIN_BLOCK_ROWS, "min_shift": MIN_SHIFT}
             if of_all_rows
             else {"block_rows": self.block_rows}
         )
-        suited = {name: value for name, value in wanted.items() if name in known}
+        suited = {name: value for name, value in wanted.items() if name in names}
         return options_of(self.detector, preprocess=self.preprocess, **suited)
 
     def build(self, n_filters: int, seed: int) -> DetectorMonitor:
@@ -325,40 +325,40 @@ class DetectorMonitor(Learns):
         self,
         fresh: FilterProfile,
         order: Order,
-        known: FilterProfile,
+        window_profile: FilterProfile,
         cost_ratios: NDArray[np.float64],
     ) -> Finding | None:
         """Feed the detectors."""
         contradiction = None
         if self._test is not None:
-            contradiction = self._test.observe(fresh, order, known, cost_ratios)
+            contradiction = self._test.observe(fresh, order, window_profile, cost_ratios)
         first = self._n_tuples
-        oldest_fresh, found = self._observe_drops(fresh, order)
+        oldest_fresh, change = self._observe_drops(fresh, order)
         if fresh.blocks is not None and fresh.ran_under == order:
             began, position = self._main.observe(fresh.blocks, order, first, self._n_tuples)
             if position >= 0 and began >= oldest_fresh:
-                oldest_fresh, found = began, (position, order[position])
+                oldest_fresh, change = began, (position, order[position])
         costs = self._observe_costs(cost_ratios)
         if contradiction is not None:
             self._forget_filter(order[contradiction.evidence["position"]], order)
-        if found is None and costs is None:
+        if change is None and costs is None:
             return contradiction
         evidence: dict[str, Any] = {"detector": str(self._options.detector)}
         n_fresh = None
-        if found is not None:
-            prefix, f = found
+        if change is not None:
+            prefix, f = change
             n_fresh = self._n_tuples - oldest_fresh
             evidence["filter"] = fresh.filter_ids[f]
-            evidence["given"] = [fresh.filter_ids[each] for each in order[:prefix]]
+            evidence["given"] = [fresh.filter_ids[filter_index] for filter_index in order[:prefix]]
             evidence["n_fresh"] = n_fresh
         if costs is not None:
             evidence["costs_of"] = [fresh.filter_ids[f] for f in np.flatnonzero(costs)]
         if contradiction is not None:  # of two findings, the one that needs no training counts
             n_fresh = contradiction.n_fresh
             evidence = {"costs_of": evidence.get("costs_of", [])} | contradiction.evidence
-            found = None
-        if found is not None:
-            self._forget_filter(found[1], order)
+            change = None
+        if change is not None:
+            self._forget_filter(change[1], order)
         return Finding(n_fresh, costs, evidence)
 
     def _forget_filter(self, f: int, order: Order) -> None:
@@ -382,7 +382,7 @@ class DetectorMonitor(Learns):
         """Feed block estimates; returns where the newest change began, and what it is of."""
         drops = self._in_random_order(fresh)
         n_tuples = self._n_tuples + np.concatenate([[0], np.cumsum(drops.any(axis=1))])
-        newest, found, row = -1, None, 0
+        newest, change, row = -1, None, 0
         for lengths, estimates in self._blocks.add(drops, order):
             full = np.logical_not(np.isnan(estimates).all(axis=2))
             ends = n_tuples[row + np.cumsum(lengths)]
@@ -391,10 +391,10 @@ class DetectorMonitor(Learns):
             for began, detectors in _changes(self._fracs, self._starts, items, full, ends):
                 first = int(np.argmax(began))
                 if began[first] >= newest:
-                    newest, found = began[first], divmod(detectors[first], self._n_filters)
+                    newest, change = began[first], divmod(detectors[first], self._n_filters)
         self._n_tuples = int(n_tuples[-1])
         self._n_rows += len(drops)
-        return newest, found
+        return newest, change
 
     def _in_random_order(self, fresh: FilterProfile) -> NDArray[np.bool_]:
         """Return a mask of the filters that drop each sampled row of a batch, in random order.
@@ -463,9 +463,9 @@ class _MainPass(Learns):
         fill_positions(blocks[:, :, list(order)], self._counts, items)
         ends = n_before + (n_after - n_before) * np.arange(1, len(blocks) + 1) // len(blocks)
         for changes in _changes(self._bank, self._starts, items, ~np.isnan(items), ends):
-            for began, found in zip(*changes, strict=True):
+            for began, changed_position in zip(*changes, strict=True):
                 if began >= newest:
-                    newest, position = began, found
+                    newest, position = began, changed_position
         return newest, position
 
     def forget(self, positions: NDArray[np.bool_], n_tuples: int) -> None:

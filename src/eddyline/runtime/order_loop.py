@@ -203,8 +203,8 @@ class OrderLoop(Choice):
     def _decide(self, batch_id: int) -> list[JournalEntry]:
         """Ask the policy, and switch if it proposes another order."""
         with self._thinking.spending():
-            known = self.window.profile()
-            proposal = self.policy.propose(self.order, known)
+            profile = self.window.profile()
+            proposal = self.policy.propose(self.order, profile)
         self._new_tuples = 0
         self._costs_changed = False
         if proposal is None or proposal.order == self.order:
@@ -212,7 +212,7 @@ class OrderLoop(Choice):
         before = self.order
         self.reorder(self._checked(proposal.order))
         names = self.names(before), self.names(self.order)
-        evidence = proposal.evidence | rivals(before, self.order, known, proposal.evidence)
+        evidence = proposal.evidence | rivals(before, self.order, profile, proposal.evidence)
         return [JournalEntry(batch_id, self.component, "order", *names, evidence)]
 
     def reorder(self, order: Order) -> None:
@@ -237,38 +237,38 @@ class OrderLoop(Choice):
         Where too little is fresh, a warm-up follows, which keeps to the budget: all of them
         together. If that is spent, the newest evidence stays until newer comes.
         """
-        known = self.window.profile()
+        profile = self.window.profile()
         if not self.policy.needs_all_bits or self.is_warming:
             return []
-        found = self.monitor.observe(fresh, self.order, known, ratios)
-        if found is None:
+        finding = self.monitor.observe(fresh, self.order, profile, ratios)
+        if finding is None:
             return []
-        if found.costs is not None:
-            self.window.forget_costs(found.costs)
-            self.recent.forget_costs(found.costs)
+        if finding.costs is not None:
+            self.window.forget_costs(finding.costs)
+            self.recent.forget_costs(finding.costs)
             self._costs_changed = True
-        evidence = {**found.evidence, "n_tuples": known.n_tuples}
-        if found.n_fresh is not None:
-            n_kept = max(found.n_fresh - fresh.n_tuples, 0)
+        evidence = {**finding.evidence, "n_tuples": profile.n_tuples}
+        if finding.n_fresh is not None:
+            n_kept = max(finding.n_fresh - fresh.n_tuples, 0)
             self.recent.keep_newest(n_kept)
             least = max(n_kept, self.min_fill - fresh.n_tuples)
-            is_short = found.n_fresh < self.min_fill and n_kept < known.n_tuples
-            if is_short and not self._can_warm_up(known):
+            is_short = finding.n_fresh < self.min_fill and n_kept < profile.n_tuples
+            if is_short and not self._can_warm_up(profile):
                 n_kept = least
-            if n_kept >= known.n_tuples and found.costs is None:
+            if n_kept >= profile.n_tuples and finding.costs is None:
                 return []  # nothing that is known is older than the change
-            self._keep_newest(n_kept, known)
+            self._keep_newest(n_kept, profile)
         return [JournalEntry(batch_id, self.component, "stale", evidence=evidence)]
 
-    def _keep_newest(self, n_kept: int, known: FilterProfile) -> None:
+    def _keep_newest(self, n_kept: int, profile: FilterProfile) -> None:
         """Let go of all evidence but the newest profile tuples."""
-        self.window.keep_newest(min(n_kept, known.n_tuples))
+        self.window.keep_newest(min(n_kept, profile.n_tuples))
         self._new_tuples = min(self._new_tuples, n_kept)
 
-    def _can_warm_up(self, known: FilterProfile) -> bool:
+    def _can_warm_up(self, profile: FilterProfile) -> bool:
         """Return whether the budget pays for another warm-up, and take it from the budget."""
         extra = self.policy.extra(len(self.order))
-        warmup_ns = self.min_fill * costs_ns(self.order, known, extra)[1]
+        warmup_ns = self.min_fill * costs_ns(self.order, profile, extra)[1]
         if self._warmups_ns + warmup_ns > self.options.max_overhead * self._work_ns:
             return False
         self._warmups_ns += warmup_ns
@@ -305,15 +305,15 @@ class OrderLoop(Choice):
         fixed, slope = self.window.profile().costs.fit()
         calls, rows, time = costs.sums[:3]
         expected = fixed * calls + slope * rows
-        known = self.window.profile().costs.is_known
-        was_first = known & (calls > 0) & (self._n_timed == 1)
+        is_known = self.window.profile().costs.is_known
+        was_first = is_known & (calls > 0) & (self._n_timed == 1)
         had_to_load = was_first & (expected > SPIKE_FACTOR * time)
         self._n_timed += calls > 0
         if had_to_load.any():
             self.window.forget_costs(had_to_load)
             self.recent.forget_costs(had_to_load)
             self._costs_changed = True
-        is_slow = known & (time > SPIKE_FACTOR * expected)
+        is_slow = is_known & (time > SPIKE_FACTOR * expected)
         cut = is_slow & ~self._was_slow
         self._was_slow = np.where(calls > 0, is_slow, self._was_slow)
         if cut.any():
@@ -322,7 +322,7 @@ class OrderLoop(Choice):
             sums[2] *= share
             sums[4] *= share
             costs = CostSums(sums)
-        is_told = known & (calls > 0) & (expected > 0.0)
+        is_told = is_known & (calls > 0) & (expected > 0.0)
         ratios = np.full(len(time), np.nan)
         return costs, np.divide(costs.total_ns, expected, out=ratios, where=is_told)
 
@@ -343,8 +343,11 @@ class OrderLoop(Choice):
     @property
     def is_warming(self) -> bool:
         """Whether there is too little evidence to order by."""
-        known, least = self.window.profile(), self.min_fill
-        return known.n_tuples < least and known.n_tuples + known.n_passed < WARMUP_SAMPLES * least
+        profile, least = self.window.profile(), self.min_fill
+        return (
+            profile.n_tuples < least
+            and profile.n_tuples + profile.n_passed < WARMUP_SAMPLES * least
+        )
 
     @property
     def lacks_evidence(self) -> bool:
@@ -404,11 +407,11 @@ class OrderLoop(Choice):
 
         None while too little is known, and where the policy takes evidence of one order alone.
         """
-        known = self.window.profile()
-        if not known.n_tuples or known.basis is not None or not known.costs.is_known.all():
+        profile = self.window.profile()
+        if not profile.n_tuples or profile.basis is not None or not profile.costs.is_known.all():
             return None
-        best = _greedy(self.order, known)
-        costs = expected_cost_ns(best, known), expected_cost_ns(self.order, known)
+        best = _greedy(self.order, profile)
+        costs = expected_cost_ns(best, profile), expected_cost_ns(self.order, profile)
         return Advice(self.names(best), *costs)
 
     def _order_of(self, plan: Iterable[str]) -> Order:
@@ -427,14 +430,14 @@ class OrderLoop(Choice):
         None while nothing was seen since the last change, and where the policy takes evidence of
         one order alone.
         """
-        known, met = self.recent.profile(), self._met()
-        n_sampled, n_tuples = known.n_tuples + known.n_passed, known.n_tuples
+        profile, met = self.recent.profile(), self._met()
+        n_sampled, n_tuples = profile.n_tuples + profile.n_passed, profile.n_tuples
         nothing = met is None and not n_sampled
-        if nothing or known.basis is not None or not self.policy.needs_all_bits:
+        if nothing or profile.basis is not None or not self.policy.needs_all_bits:
             return None
         n, ids = len(self.filter_ids), self.filter_ids
-        bits, weights = known.bits()
-        total = known.passed + float(weights.sum())
+        bits, weights = profile.bits()
+        total = profile.passed + float(weights.sum())
         together = (weights[:, None] * bits).T @ bits / (total or np.nan)
         pairs = list(combinations(range(n), 2)) if n <= MOST_PAIRED else []
         least = min(self.min_fill, self.recent.max_tuples)
@@ -446,9 +449,9 @@ class OrderLoop(Choice):
             ),
             shares=np.array([*together.diagonal(), *(together[pair] for pair in pairs)]),
             counts=np.full(n + len(pairs), max(n_sampled, 1.0)),
-            evidence=known.to_state(),
+            evidence=profile.to_state(),
             n_sampled=n_sampled,
-            is_settled=is_enough and bool(known.costs.is_known.all()),
+            is_settled=is_enough and bool(profile.costs.is_known.all()),
             met=met,
         )
 
@@ -471,9 +474,9 @@ class OrderLoop(Choice):
 
     def foreseen(self, plan: list[str], evidence: Any) -> tuple[Floats, Floats]:
         """Return the share of rows that each position of an order would drop."""
-        known = self._profile(evidence)
-        shares = drop_fracs(self._order_of(plan), known)
-        return shares, (known.n_tuples + known.n_passed) * reach(shares)
+        profile = self._profile(evidence)
+        shares = drop_fracs(self._order_of(plan), profile)
+        return shares, (profile.n_tuples + profile.n_passed) * reach(shares)
 
     def best_single(self, held: Sequence[tuple[Any, float]]) -> list[str] | None:
         """Return the order that a greedy algorithm chooses for all situations together."""
@@ -624,8 +627,8 @@ def costs_ns(
     return float(work), float(added)
 
 
-def _greedy(order: Order, known: FilterProfile) -> Order:
+def _greedy(order: Order, profile: FilterProfile) -> Order:
     """Return the order that a greedy algorithm chooses, from an order to begin with."""
     policy = GREEDY.build(len(order), np.random.default_rng(0))
-    proposal = policy.propose(order, known)
+    proposal = policy.propose(order, profile)
     return order if proposal is None else proposal.order

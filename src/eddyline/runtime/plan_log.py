@@ -135,15 +135,15 @@ class ComponentLog:
 
     def _new(self, now: Situation) -> Logged:
         """Return a situation that was not met before."""
-        found = Logged(now, n_settled=1)
-        self.situations.append(found)
-        self._note(found, now)
+        logged = Logged(now, n_settled=1)
+        self.situations.append(logged)
+        self._note(logged, now)
         most = MOST_CONDITIONS // max(1, len(self.names))
         while len(self.situations) > min(max(most, LEAST_SITUATIONS), MOST_SITUATIONS):
-            least = min(self.situations[:-1], key=lambda each: each.held.total())
+            least = min(self.situations[:-1], key=lambda situation: situation.held.total())
             self._remove(least)
             self.n_left_out += least.held.total()
-        return found
+        return logged
 
     def _merge(self, logged: Logged) -> None:
         """Make one entry of those that are near now that more is known of one of them."""
@@ -161,11 +161,14 @@ class ComponentLog:
         None, too, while it may be one of several with different plans and more may come to be
         known.
         """
-        near = [(each.distance(now, target), at) for at, each in enumerate(self.situations)]
-        found = sorted(pair for pair in near if pair[0] <= 1.0)
-        if not found or (len(found) > 1 and not now.is_settled):
+        near = [
+            (situation.distance(now, target), place)
+            for place, situation in enumerate(self.situations)
+        ]
+        nearest = sorted(pair for pair in near if pair[0] <= 1.0)
+        if not nearest or (len(nearest) > 1 and not now.is_settled):
             return None
-        return self.situations[found[0][1]]
+        return self.situations[nearest[0][1]]
 
     def _mistaken(self, target: Choice, now: Situation, batch_id: int) -> list[JournalEntry]:
         """Give up the plan that was recalled for another situation than this one is."""
@@ -183,7 +186,7 @@ class ComponentLog:
     ) -> list[JournalEntry]:
         """Take the plan of a situation that has come again, unless the newest rows oppose it."""
         plan, before = self._best(logged, target), target.plan
-        cost, in_force = (target.cost_of(each, now.evidence) for each in (plan, before))
+        cost, in_force = (target.cost_of(candidate, now.evidence) for candidate in (plan, before))
         # Where enough is known already, the plan in force was chosen by it.
         limit = in_force / target.min_gain if now.is_settled else MAX_LOSS * in_force
         is_opposed = cost >= limit if now.is_settled else cost > limit
@@ -207,19 +210,19 @@ class ComponentLog:
         It is the best of those that it was met by, unless its evidence calls another one clearly
         cheaper: of other situations, or what is chosen by that evidence.
         """
-        own = logged.best(target)
+        own_key = logged.best(target)
         others = dict.fromkeys(compared(self.situations))
         chosen = target.best_single([(logged.seen.evidence, 1.0)])
         if chosen is not None:
             others[plan_key(chosen)] = None
-        limit = CLEARLY * logged.price(target, own)
-        found = {key: logged.price(target, key) for key in others if key != own}
-        better = {key: price for key, price in found.items() if price < limit}
+        limit = CLEARLY * logged.price(target, own_key)
+        prices = {key: logged.price(target, key) for key in others if key != own_key}
+        better = {key: price for key, price in prices.items() if price < limit}
         for key in sorted(better, key=better.__getitem__):
             plan = json.loads(key)
             if target.is_possible(plan):
                 return plan
-        return json.loads(own)
+        return json.loads(own_key)
 
     def _forget(self) -> None:
         self.n_left_out += sum(situation.held.total() for situation in self.situations)
@@ -246,29 +249,35 @@ class ComponentLog:
 
     def snapshot(self) -> SavedComponent:
         """Return the log as values that msgspec encodes."""
-        at = next((i for i, each in enumerate(self.situations) if each is self.current), None)
+        place = next(
+            (i for i, situation in enumerate(self.situations) if situation is self.current), None
+        )
         return SavedComponent(
             self.names,
             [saved(situation) for situation in self.situations],
-            at,
+            place,
             self.recalled_at,
             self.waiting.pairs(),
             self.n_left_out,
             self.identity,
         )
 
-    def restore(self, given: SavedComponent, target: Choice) -> None:
+    def restore(self, saved_component: SavedComponent, target: Choice) -> None:
         """Continue from what ``snapshot`` returned.
 
         Raises:
             ValueError, LookupError, TypeError, EddylineError: it is damaged.
         """
-        self.names, self.identity = given.names, given.identity
-        self.situations = [restored(situation, given.names) for situation in given.situations]
-        self.waiting, self.n_left_out = Held.of(given.waiting), given.n_left_out
-        if given.current is not None:
-            self.current = self.situations[range(len(self.situations)).index(given.current)]
-        self.recalled_at = given.recalled_at
+        self.names, self.identity = saved_component.names, saved_component.identity
+        self.situations = [
+            restored(situation, saved_component.names) for situation in saved_component.situations
+        ]
+        self.waiting, self.n_left_out = Held.of(saved_component.waiting), saved_component.n_left_out
+        if saved_component.current is not None:
+            self.current = self.situations[
+                range(len(self.situations)).index(saved_component.current)
+            ]
+        self.recalled_at = saved_component.recalled_at
         numbers = [self.n_left_out, *self.waiting.values()]
         for situation in self.situations:
             numbers += [*situation.held.values(), situation.seen.n_sampled]
@@ -356,11 +365,11 @@ class PlanLog:
             StateError: it is damaged.
         """
         try:
-            given = msgspec.convert(state, dict[str, SavedComponent], from_attributes=True)
-            for name in given.keys() & targets.keys():
-                if targets[name].is_adaptive and targets[name].identity == given[name].identity:
+            logs = msgspec.convert(state, dict[str, SavedComponent], from_attributes=True)
+            for name in logs.keys() & targets.keys():
+                if targets[name].is_adaptive and targets[name].identity == logs[name].identity:
                     log = ComponentLog(name)
-                    log.restore(given[name], targets[name])
+                    log.restore(logs[name], targets[name])
                     self._logs[name] = log
         except DAMAGED as error:
             msg = f"the saved log of plans is damaged: {error}; start from an empty checkpoint"
@@ -426,10 +435,10 @@ class Held(dict[str, float]):
         return [(json.loads(key), n_rows) for key, n_rows in self.items()]
 
 
-def _make_room(known: dict[str, Any]) -> None:
+def _make_room(cache: dict[str, Any]) -> None:
     """Let go of what can be computed again, if it is much."""
-    if len(known) >= MOST_KNOWN:
-        known.clear()
+    if len(cache) >= MOST_KNOWN:
+        cache.clear()
 
 
 @dataclass
@@ -457,16 +466,16 @@ class Logged:
         That is what samples say, if they are enough, and what all rows of the last batch showed
         under their plan.
         """
-        found = []
+        distances = []
         if now.n_sampled >= LEAST_ROWS:
-            found.append(now.distance(self.seen))
+            distances.append(now.distance(self.seen))
         if now.met is not None:
             key = plan_key(now.met.plan)
             if key not in self.foreseen:
                 _make_room(self.foreseen)
                 self.foreseen[key] = target.foreseen(now.met.plan, self.seen.evidence)
-            found.append(distance(now.met.shares, now.met.counts, *self.foreseen[key]))
-        return max(found, default=UNKNOWN)
+            distances.append(distance(now.met.shares, now.met.counts, *self.foreseen[key]))
+        return max(distances, default=UNKNOWN)
 
     @property
     def may_recall(self) -> bool:
@@ -492,8 +501,8 @@ class Logged:
         """Return the cheapest of the plans that it was met by, of several that of most rows."""
         prices = {key: self.price(target, key) for key in self.held}
         least = min((price for price in prices.values() if np.isfinite(price)), default=np.inf)
-        known = [key for key, price in prices.items() if price <= SAME * least]
-        return max(known or prices, key=self.held.__getitem__)
+        cheapest = [key for key, price in prices.items() if price <= SAME * least]
+        return max(cheapest or prices, key=self.held.__getitem__)
 
     def absorb(self, other: Logged) -> None:
         """Take over another entry of the same situation."""
@@ -508,37 +517,43 @@ def plan_key(plan: Any) -> str:
     return json.dumps(msgspec.to_builtins(plan), sort_keys=True)
 
 
-def saved(each: Logged) -> SavedSituation:
+def saved(logged: Logged) -> SavedSituation:
     """Return an entry as it is saved."""
-    seen = each.seen
+    seen = logged.seen
     shares = [share if np.isfinite(share) else None for share in seen.shares.tolist()]
     return SavedSituation(
         shares,
         seen.counts.tolist(),
         seen.evidence,
         seen.n_sampled,
-        each.held.pairs(),
-        each.n_settled,
-        each.n_right,
-        each.n_mistaken,
+        logged.held.pairs(),
+        logged.n_settled,
+        logged.n_right,
+        logged.n_mistaken,
     )
 
 
-def restored(given: SavedSituation, names: tuple[str, ...]) -> Logged:
+def restored(saved_situation: SavedSituation, names: tuple[str, ...]) -> Logged:
     """Return an entry that was saved, with conditions of those names.
 
     Raises:
         ValueError: its parts do not fit together.
     """
-    shares = np.array([np.nan if share is None else share for share in given.shares], np.float64)
-    counts = np.array(given.counts, np.float64)
+    shares = np.array(
+        [np.nan if share is None else share for share in saved_situation.shares], np.float64
+    )
+    counts = np.array(saved_situation.counts, np.float64)
     fits = len(shares) == len(counts) == len(names) and (counts > 0.0).all()
     if not fits or not (np.isnan(shares) | ((shares >= 0.0) & (shares <= 1.0))).all():
         msg = f"{len(shares)} shares of {len(names)} conditions do not fit together"
         raise ValueError(msg)
-    seen = Situation(names, shares, counts, given.evidence, given.n_sampled, is_settled=True)
-    held = Held.of(given.held)
-    return Logged(seen, held, given.n_settled, given.n_right, given.n_mistaken)
+    seen = Situation(
+        names, shares, counts, saved_situation.evidence, saved_situation.n_sampled, is_settled=True
+    )
+    held = Held.of(saved_situation.held)
+    return Logged(
+        seen, held, saved_situation.n_settled, saved_situation.n_right, saved_situation.n_mistaken
+    )
 
 
 MOST_COMPARED = 32
@@ -608,14 +623,14 @@ def hindsight(situations: Sequence[Logged], target: Choice) -> Hindsight:
     cost = float(sum(spent) / n_rows.sum())
     singles = dict(zip(keys, n_rows @ prices / n_rows.sum(), strict=True))
     n_unpriced = int(np.isnan(list(singles.values())).sum())
-    found = [(float(single), json.loads(key)) for key, single in singles.items()]
+    priced = [(float(single), json.loads(key)) for key, single in singles.items()]
     evidence = [situation.seen.evidence for situation in situations]
     together = target.best_single(list(zip(evidence, n_rows.tolist(), strict=True)))
     if together is not None:
         price = sum(n * target.cost_of(together, e) for n, e in zip(n_rows, evidence, strict=True))
-        found.append((float(price / n_rows.sum()), together))
-    known = [pair for pair in found if np.isfinite(pair[0])]
-    best_cost, best = min(known, key=lambda pair: pair[0]) if known else (float("nan"), None)
+        priced.append((float(price / n_rows.sum()), together))
+    finite = [pair for pair in priced if np.isfinite(pair[0])]
+    best_cost, best = min(finite, key=lambda pair: pair[0]) if finite else (float("nan"), None)
     n_plans = len({key for situation in situations for key in situation.held})
     return Hindsight(cost, best, best_cost, n_plans, n_unpriced)
 

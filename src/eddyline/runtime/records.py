@@ -94,19 +94,19 @@ class Counting(Protocol):
 def event_time_levels(reached: tuple[int | None, int | None]) -> dict[str, float]:
     """Return how far event time is as levels; see ``EventTime.reached``."""
     named = zip(("newest_us", "complete_us"), reached, strict=True)
-    return {name: at for name, at in named if at is not None}
+    return {name: level for name, level in named if level is not None}
 
 
-def event_times(said: Iterable[Numbers]) -> tuple[float | None, float | None]:
+def event_times(numbers: Iterable[Numbers]) -> tuple[float | None, float | None]:
     """Return the newest event time that has arrived, and the watermark of a whole query (µs).
 
     None for what is not known. The watermark of a query is the earliest of its operators.
     """
-    levels = [each.levels for each in said if "newest_us" in each.levels]
-    newest = max((each["newest_us"] for each in levels), default=None)
-    lows = [each.get("complete_us") for each in levels]
-    known = [low for low in lows if low is not None]
-    return newest, min(known) if known and len(known) == len(lows) else None
+    levels = [part.levels for part in numbers if "newest_us" in part.levels]
+    newest = max((level["newest_us"] for level in levels), default=None)
+    lows = [level.get("complete_us") for level in levels]
+    present = [low for low in lows if low is not None]
+    return newest, min(present) if present and len(present) == len(lows) else None
 
 
 def lag_s(newest: float | None, complete: float | None) -> float | None:
@@ -117,7 +117,7 @@ def lag_s(newest: float | None, complete: float | None) -> float | None:
 def numbers_of(records: Iterable[Record], n_rows: int) -> dict[str, Numbers]:
     """Return what the records of a batch of so many rows say in numbers, by component."""
     counting = (record for record in records if isinstance(record, Counting))
-    return {each.component: each.numbers(n_rows) for each in counting}
+    return {record.component: record.numbers(n_rows) for record in counting}
 
 
 def weighted(newer: float, earlier: float, share: float) -> float:
@@ -223,8 +223,8 @@ class BatchRecord:
     @property
     def began_at(self) -> float:
         """Start of the first batch (seconds since the epoch)."""
-        known = 0.0 if math.isnan(self.seconds) else self.seconds
-        return self.ended_at - known if self.first_began_at is None else self.first_began_at
+        seconds = 0.0 if math.isnan(self.seconds) else self.seconds
+        return self.ended_at - seconds if self.first_began_at is None else self.first_began_at
 
     def with_earlier(self, earlier: BatchRecord) -> BatchRecord:
         """Return one record for this batch and those before it: counts and times add up."""
@@ -269,16 +269,16 @@ def coarser(records: Sequence[BatchRecord], n: int, n_whole: int) -> list[BatchR
             other queries ran together, whose rows are told apart.
         n_whole: how many of the newest records stay as they are.
     """
-    at = max(0, len(records) - n_whole)
-    size = math.ceil(n_batches(records[:at]) / n)
-    found: list[BatchRecord] = []
-    for record in records[:at]:
-        alike = bool(found) and found[-1].kept_by.keys() == record.kept_by.keys()
-        if alike and found[-1].n_batches + record.n_batches // 2 < size:
-            found[-1] = record.with_earlier(found[-1])
+    place = max(0, len(records) - n_whole)
+    size = math.ceil(n_batches(records[:place]) / n)
+    merged: list[BatchRecord] = []
+    for record in records[:place]:
+        alike = bool(merged) and merged[-1].kept_by.keys() == record.kept_by.keys()
+        if alike and merged[-1].n_batches + record.n_batches // 2 < size:
+            merged[-1] = record.with_earlier(merged[-1])
         else:
-            found.append(record)
-    return [*found, *records[at:]]
+            merged.append(record)
+    return [*merged, *records[place:]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,8 +326,8 @@ class StoredRecord(msgspec.Struct, frozen=True):
         levels = {name: float(value) for name, value in numbers.levels.items()}
         sums = {name: float(value) for name, value in numbers.sums.items()}
         parts = {
-            part: {name: float(value) for name, value in of.items()}
-            for part, of in numbers.parts.items()
+            part: {name: float(value) for name, value in values.items()}
+            for part, values in numbers.parts.items()
         }
         return cls(record.component, record.plan, sums, levels, parts)
 
@@ -430,14 +430,14 @@ def read_progress(path: Path) -> list[BatchRecord]:
     Raises:
         StateError: it cannot be read; the message says where.
     """
-    found: list[BatchRecord] = []
+    records: list[BatchRecord] = []
     decode = msgspec.json.Decoder(_Line).decode
     for line in read_lines(path, PROGRESS_FILE, "batch", decode):
         record = BatchRecord(**msgspec.structs.asdict(line))
-        if found and found[-1].batch_id == record.batch_id and found[-1].n_batches == 1:
-            found.pop()  # it ran again after a failure, and counts once
-        found.append(record)
-    return found
+        if records and records[-1].batch_id == record.batch_id and records[-1].n_batches == 1:
+            records.pop()  # it ran again after a failure, and counts once
+        records.append(record)
+    return records
 
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

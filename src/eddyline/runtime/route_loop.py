@@ -83,7 +83,7 @@ class RouteLoop:
         self.component = component
         self.filter_ids = filter_ids
         self.attributes = attributes
-        self.names = tuple(each.name for each in attributes)
+        self.names = tuple(attribute.name for attribute in attributes)
         self.table: RouteTable | None = None
         self.n_batches = 0
         self.n_sampled = 0
@@ -92,17 +92,20 @@ class RouteLoop:
         """Input rows so far."""
         self.batch_rows = 1.0
         """Rows of a batch of a task, of late."""
-        self.labels = {each.name: each.labels for each in attributes if not each.text_sql}
+        self.labels = {
+            attribute.name: attribute.labels for attribute in attributes if not attribute.text_sql
+        }
         """Meaning of an attribute's values; of a text, once somebody has looked."""
         columns = reads or (frozenset(),) * len(filter_ids)
-        own = tuple(
-            frozenset(each.name for each in attributes if each.decides(read)) for read in columns
+        deciding_names = tuple(
+            frozenset(attribute.name for attribute in attributes if attribute.decides(read))
+            for read in columns
         )
         self._router = Router(
             filter_ids,
             self.names,
-            tuple(each.kind for each in attributes),
-            own,
+            tuple(attribute.kind for attribute in attributes),
+            deciding_names,
             max_groups=max_groups,
             min_refinement=min_refinement,
         )

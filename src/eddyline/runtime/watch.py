@@ -95,11 +95,11 @@ def series_of(batch: BatchRecord) -> dict[str, float]:
     numbers = {"n_rows": batch.n_rows, "n_kept": batch.n_kept, "seconds": batch.seconds}
     if batch.seconds > 0.0:
         numbers["rows_per_s"] = batch.n_rows / batch.seconds
-    found = {f"{RUN}.{name}": value for name, value in numbers.items()}
-    for component, said in numbers_of(batch.operators, batch.n_rows).items():
-        for name, value in {**said.sums, **said.levels}.items():
-            found[f"{component}.{name}"] = value
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+    series = {f"{RUN}.{name}": value for name, value in numbers.items()}
+    for component, component_numbers in numbers_of(batch.operators, batch.n_rows).items():
+        for name, value in {**component_numbers.sums, **component_numbers.levels}.items():
+            series[f"{component}.{name}"] = value
+    return {name: value for name, value in series.items() if math.isfinite(value)}
 
 
 class _Saved(msgspec.Struct, forbid_unknown_fields=True):
@@ -167,7 +167,7 @@ class _Bank:
 
     def saved(self) -> _Saved:
         """Return its state."""
-        arrays = (pack(each) for each in (self._recent, self._batch_ids, self._scales))
+        arrays = (pack(array) for array in (self._recent, self._batch_ids, self._scales))
         return _Saved(self.pattern, repr(self.options), self.names, self._bank.snapshot(), *arrays)
 
     def restore(self, saved: _Saved) -> None:
@@ -216,8 +216,8 @@ class Watch:
 
     def _add(self, pattern: str, options: DetectorOptions, values: Mapping[str, float]) -> None:
         """Build detectors of series that are new."""
-        known = {name for bank in self._banks if bank.pattern == pattern for name in bank.names}
-        new = tuple(name for name in values if name not in known and _matches(name, pattern))
+        names = {name for bank in self._banks if bank.pattern == pattern for name in bank.names}
+        new = tuple(name for name in values if name not in names and _matches(name, pattern))
         if new:
             self._banks.append(_Bank(pattern, options, new))
 
@@ -250,18 +250,18 @@ class Watch:
         self._unmatched = [pattern for pattern in saved.unmatched if pattern in self._options]
         self._n_batches = saved.n_batches
         self._banks = []
-        for each in saved.banks:
-            options = self._options.get(each.pattern)
-            if options is not None and repr(options) == each.options:
-                bank = _Bank(each.pattern, options, each.names)
-                bank.restore(each)
+        for saved_bank in saved.banks:
+            options = self._options.get(saved_bank.pattern)
+            if options is not None and repr(options) == saved_bank.options:
+                bank = _Bank(saved_bank.pattern, options, saved_bank.names)
+                bank.restore(saved_bank)
                 self._banks.append(bank)
 
 
 def _mean(values: Floats) -> float:
     """Return the mean of those that are not nan; their sum may be above the largest number."""
-    known = values[~np.isnan(values)]
-    return float((known / len(known)).sum())
+    numbers = values[~np.isnan(values)]
+    return float((numbers / len(numbers)).sum())
 
 
 def _matches(series: str, pattern: str) -> bool:

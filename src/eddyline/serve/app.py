@@ -129,12 +129,14 @@ class Page:
 
     async def list(self, request: Request) -> Response:
         """Answer with the list of queries."""
-        return await self._made(request, lambda: self.pages.list([*self.following.look().values()]))
+        return await self._page_answer(
+            request, lambda: self.pages.list([*self.following.look().values()])
+        )
 
     async def run(self, request: Request) -> Response:
         """Answer with the page of a query."""
         key = request.path_params["key"]
-        return await self._made(request, lambda: self._of(key, self.pages.run), key)
+        return await self._page_answer(request, lambda: self._rendered(key, self.pages.run), key)
 
     async def journal(self, request: Request) -> Response:
         """Answer with a page of decisions."""
@@ -142,23 +144,23 @@ class Page:
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 9 else 0
         of_tasks = request.query_params.get("of") == "tasks"
 
-        def made() -> str | None:
-            return self._of(
+        def render() -> str | None:
+            return self._rendered(
                 request.path_params["key"],
                 lambda run: self.pages.journal(run, page, of_tasks=of_tasks),
             )
 
-        return await self._made(request, made)
+        return await self._page_answer(request, render)
 
-    def _of(self, key: str, made: Callable[[Followed], str | None]) -> str | None:
+    def _rendered(self, key: str, render: Callable[[Followed], str | None]) -> str | None:
         run = self.following.look().get(key)
-        return None if run is None else made(run)
+        return None if run is None else render(run)
 
-    async def _made(
-        self, request: Request, made: Callable[[], str | None], key: str = ""
+    async def _page_answer(
+        self, request: Request, render: Callable[[], str | None], key: str = ""
     ) -> Response:
         """Answer with a page; in no words if the browser has it already."""
-        text = await self.in_thread(made)
+        text = await self.in_thread(render)
         if text is None:
             return await self.missing(request)
         mark = f'"{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"'
@@ -170,13 +172,17 @@ class Page:
             return Response(status_code=304, headers=headers)
         return HTMLResponse(text, headers=headers)
 
-    async def in_thread(self, made: Callable[[], Any]) -> Any:
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Call something in the thread that asks runs."""
-        return await to_thread.run_sync(made, limiter=self._one)
+        return await to_thread.run_sync(call, limiter=self._one)
 
     async def metrics(self, _: Request) -> Response:
         """Answer with the metrics of the runs of this process, in Prometheus' format."""
-        runs = [each.run for each in self.following.known() if isinstance(each.run, Measured)]
+        runs = [
+            followed.run
+            for followed in self.following.known()
+            if isinstance(followed.run, Measured)
+        ]
         try:
             text = await self.in_thread(partial(prometheus_text, runs))
         except PluginError as error:
@@ -189,18 +195,18 @@ class Page:
         """Answer with the page that says what would happen."""
         key = request.path_params["key"]
         try:
-            return await self._made(
-                request, lambda: self._of(key, lambda r: self.pages.hand(r, name))
+            return await self._page_answer(
+                request, lambda: self._rendered(key, lambda r: self.pages.hand(r, name))
             )
         except EddylineError as error:
             return self.problem("Not possible", error.message, 409)
 
     async def done(self, name: str, request: Request) -> Response:
         """Do what a person asked for, and lead back to the run."""
-        found = await self._steered(request)
-        if isinstance(found, Response):
-            return found
-        run, steered, asked = found
+        answer = await self._steered(request)
+        if isinstance(answer, Response):
+            return answer
+        run, steered, asked = answer
         component = asked.get("component") or None
         try:
             act = getattr(steered, name)
@@ -225,35 +231,35 @@ class Page:
     async def options(self, request: Request) -> Response:
         """Answer with the options of a run that can be changed."""
         key = request.path_params["key"]
-        return await self._made(request, lambda: self._of(key, self.pages.options))
+        return await self._page_answer(request, lambda: self._rendered(key, self.pages.options))
 
     async def adjusted(self, request: Request) -> Response:
         """Give an option the value that a person typed, and lead back to the run."""
-        found = await self._steered(request)
-        if isinstance(found, Response):
-            return found
-        run, steered, asked = found
+        answer = await self._steered(request)
+        if isinstance(answer, Response):
+            return answer
+        run, steered, asked = answer
         component, name = asked.get("component", ""), asked.get("name", "")
         try:
             value = _number(asked.get("value", ""))
             await to_thread.run_sync(partial(steered.adjust, component, name, value))
         except EddylineError as error:
-            made = partial(self.pages.options, run, {**asked, "wrong": error.message})
-            return HTMLResponse(await self.in_thread(made), 409)
+            render = partial(self.pages.options, run, {**asked, "wrong": error.message})
+            return HTMLResponse(await self.in_thread(render), 409)
         self.pages.views.forget(run.key)
         return RedirectResponse(f"/run/{run.key}/adjust", 303)
 
     async def missing(self, *_: object) -> Response:
         """Answer where there is no page."""
-        said = "There is nothing at this address: the query may have been named otherwise."
-        return self.problem("Not found", said, 404)
+        message = "There is nothing at this address: the query may have been named otherwise."
+        return self.problem("Not found", message, 404)
 
     async def broken(self, _: Request, error: Exception) -> Response:
         """Answer where the words of a run fail; the run goes on."""
-        said = (
+        message = (
             f"What was asked for could not be shown: {Failure.of(error).told(values=self.values)}"
         )
-        return self.problem("Not shown", said, 500)
+        return self.problem("Not shown", message, 500)
 
     def problem(self, title: str, text: str, status: int) -> Response:
         """Answer with a page that says what is wrong."""
@@ -277,8 +283,8 @@ class Page:
         quiet_s = 0.0
         while not self.closing.is_set():
             news = seen.news(await self.in_thread(self.following.look))
-            for each in news:
-                yield each
+            for text in news:
+                yield text
             quiet_s = 0.0 if news else quiet_s + LOOK_EVERY_S
             if quiet_s >= PING_EVERY_S:
                 quiet_s = 0.0
@@ -342,24 +348,24 @@ class Seen:
 
     def news(self, runs: Mapping[str, Followed]) -> Sequence[str]:
         """Return the events since the last call: one for each batch, one if states are others."""
-        told = {key: run for key, run in runs.items() if self._key in (None, key)}
-        events = [event for each in told.values() for event in self._of(each)]
-        states = {key: run.state for key, run in told.items()}
+        shown = {key: run for key, run in runs.items() if self._key in (None, key)}
+        events = [event for run in shown.values() for event in self._events(run)]
+        states = {key: run.state for key, run in shown.items()}
         if states != self._states:
             self._states = states
-            failed = sorted(run.name for run in told.values() if run.state == "failed")
+            failed = sorted(run.name for run in shown.values() if run.state == "failed")
             events.append(event("runs", {"failed": failed[:10]}))
         return events
 
-    def _of(self, run: Followed) -> list[str]:
-        known, last = self._batches.get(run.key, (id(run), -1))
+    def _events(self, run: Followed) -> list[str]:
+        known_id, last = self._batches.get(run.key, (id(run), -1))
         self._batches[run.key] = id(run), run.last_batch
-        fresh = [batch for batch in run.recent if known != id(run) or batch.batch_id > last]
+        fresh = [batch for batch in run.recent if known_id != id(run) or batch.batch_id > last]
         if not fresh:
             return []
         # Numbers are those after the newest batch; a page that gets several shows the last.
         now = {"cells": cells(run), "spark": spark_line(run.recent)}
-        older = [event("batch", {"run": run.key, "batch": each.batch_id}) for each in fresh[:-1]]
+        older = [event("batch", {"run": run.key, "batch": batch.batch_id}) for batch in fresh[:-1]]
         return [*older, event("batch", {"run": run.key, "batch": run.last_batch, **now})]
 
 
@@ -388,19 +394,19 @@ def _number(text: str) -> float:
         OptionError: it is none.
     """
     try:
-        found = float(text.strip())
+        number = float(text.strip())
     except ValueError as error:
         msg = f"a value is a number such as 0.05 or 1000000, got {text!r:.80}"
         raise OptionError(msg, value=text) from error
-    return int(found) if found.is_integer() else found
+    return int(number) if number.is_integer() else number
 
 
 async def fields_of(request: Request, most_bytes: int) -> dict[str, str] | None:
     """Return the fields of a form, of each its first value; None if more was sent than allowed."""
     if int(request.headers.get("content-length") or most_bytes) >= most_bytes:
         return None
-    found = parse_qs((await request.body()).decode("utf-8", "replace"))
-    return {name: values[0] for name, values in found.items()}
+    fields = parse_qs((await request.body()).decode("utf-8", "replace"))
+    return {name: values[0] for name, values in fields.items()}
 
 
 MAX_RULES = 200
@@ -445,14 +451,14 @@ class RuleForms:
         """Answer with a form: an empty one, or of a rule."""
         name = _typed(request.query_params.get("name", ""))
 
-        def made(run: Followed, rules: ChangeableRules) -> Response:
+        def form_page(run: Followed, rules: ChangeableRules) -> Response:
             if how == "add":
                 return self._form(run, rules, RuleChange(how, ""), None)
             rule = rules.rule(name)
             text = rule.text if how == "replace" and rule.is_sql else ""
             return self._form(run, rules, RuleChange(how, name, text, mark=rule.mark), rule)
 
-        return await self._answered(request, made)
+        return await self._answered(request, form_page)
 
     async def sent(self, how: str, request: Request) -> Response:
         """Answer what was typed: with what would happen, with what is wrong, or by doing it."""
@@ -492,8 +498,8 @@ class RuleForms:
     ) -> Response:
         """Return a form with what was typed and, if something is, what is wrong with it."""
         if follows := rules.found("", 0).follows:
-            said = f"The rules follow {follows}: change its files."
-            return self._page.problem("Not possible", said, 409)
+            message = f"The rules follow {follows}: change its files."
+            return self._page.problem("Not possible", message, 409)
         template = "rule_sure.html" if change.how == "remove" else "rule.html"
         status = 409 if wrong else 200
         context = {"change": change, "rule": rule, "wrong": wrong, "levels": LEVELS}
@@ -511,11 +517,11 @@ class RuleForms:
             run = self._page.following.look().get(key)
             rules = None if run is None else rules_of(run.run)
             if run is None or rules is None:
-                said = "No run at this address has rules that can be changed."
-                return self._page.problem("Not found", said, 404)
+                message = "No run at this address has rules that can be changed."
+                return self._page.problem("Not found", message, 404)
             if not run.run.is_running():
-                said = "The run has ended; its rules are those of its program."
-                return self._page.problem("Not possible", said, 409)
+                message = "The run has ended; its rules are those of its program."
+                return self._page.problem("Not possible", message, 409)
             try:
                 return answer(run, rules)
             except EddylineError as error:

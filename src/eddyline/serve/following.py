@@ -58,12 +58,12 @@ def work_of(record: BatchRecord) -> dict[str, float]:
     are those of all rows whose costs are known (ns), of which there are ``n_priced``.
     """
     total: dict[str, float] = {}
-    for each in numbers_of(record.operators, record.n_rows).values():
-        _add(total, each.sums)
-        _add(total, {name: n for name, n in each.levels.items() if name in STATE})
-        if {"cost_ns", "as_written_ns"} <= each.levels.keys():
-            n_rows = each.sums.get("n_rows") or record.n_rows
-            costs = {name: n_rows * each.levels[name] for name in ("cost_ns", "as_written_ns")}
+    for numbers in numbers_of(record.operators, record.n_rows).values():
+        _add(total, numbers.sums)
+        _add(total, {name: n for name, n in numbers.levels.items() if name in STATE})
+        if {"cost_ns", "as_written_ns"} <= numbers.levels.keys():
+            n_rows = numbers.sums.get("n_rows") or record.n_rows
+            costs = {name: n_rows * numbers.levels[name] for name in ("cost_ns", "as_written_ns")}
             _add(total, {"n_priced": n_rows, **costs})
     return total
 
@@ -144,7 +144,7 @@ class Followed:
     def _take_new(self) -> bool:
         """Take in new batches, and tell whether there are any."""
         fresh = self.run.records_after(self.last_batch)
-        if self.recent and any(each.n_batches > 1 for each in fresh):
+        if self.recent and any(batch.n_batches > 1 for batch in fresh):
             # Some of those that were merged may have been counted before.
             self._forget()
             fresh = self.run.records_after(-1)
@@ -159,7 +159,7 @@ class Followed:
         """Count the changes of plans after a batch; those of batches that are known are before."""
         entries = reversed(self.run.decisions())
         newest = entries if batch_id < 0 else takewhile(lambda e: e.batch_id > batch_id, entries)
-        changed = [each.batch_id for each in newest if is_change(each)]
+        changed = [entry.batch_id for entry in newest if is_change(entry)]
         self.n_changes += len(changed)
         self.changed_after = max(changed, default=self.changed_after)
 
@@ -203,15 +203,15 @@ class Following:
 
         Those that are known stay where the source cannot tell, such as of folders that go.
         """
-        found: Sequence[WatchedRun] = ()
+        runs: Sequence[WatchedRun] = ()
         with contextlib.suppress(Exception):
-            found = self._source.runs()
-        for run in found:
+            runs = self._source.runs()
+        for run in runs:
             key = key_of(run)
             if key not in self._followed or self._followed[key].run is not run:
                 self._followed[key] = Followed(run, self._clock)
         # A checkpoint without a view has the name of its folder, and then that of its query.
-        others = [key for key, each in self._followed.items() if key_of(each.run) != key]
+        others = [key for key, followed in self._followed.items() if key_of(followed.run) != key]
         for key in others:
             del self._followed[key]
 
@@ -229,8 +229,8 @@ class Following:
         if now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
             self.note()
-            for each in self._followed.values():
+            for followed in self._followed.values():
                 # What one run cannot tell must not hide the others; it stands as it was known.
                 with contextlib.suppress(Exception):
-                    each.refresh()
+                    followed.refresh()
         return dict(self._followed)  # who asked is another thread

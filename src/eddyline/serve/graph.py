@@ -126,25 +126,25 @@ def graph_of(view: RunView, sections: Sequence[Section], plans: Mapping[str, str
     if not view.nodes:
         return Graph()
     batches = view.history.batches
-    series = [(each.batch_id, _values(each)) for each in _newest(view)]
+    series = [(batch.batch_id, _values(batch)) for batch in _newest(view)]
     now = series[-1][1] if series else {}
-    entities = [each for section in sections for each in section.entities]
+    entities = [entity for section in sections for entity in section.entities]
     together = tuple(batches[-1].kept_by) if batches else ()
-    boxes = _boxes(view, entities, {of for of, _ in now})
+    boxes = _boxes(view, entities, {component for component, _ in now})
     shown = []
-    for each in boxes:
-        parts = [of for of, _ in each.owns]
-        is_own = each.kind in ("project", "result") or (
-            bool(parts) and all(of.endswith(f" of {view.query}") for of in parts)
+    for box in boxes:
+        parts = [component for component, _ in box.owns]
+        is_own = box.kind in ("project", "result") or (
+            bool(parts) and all(component.endswith(f" of {view.query}") for component in parts)
         )
         shared = () if is_own else tuple(name for name in together if name != view.query)
-        facts = (*each.facts, *_plan_facts(each, plans))
+        facts = (*box.facts, *_plan_facts(box, plans))
         shown.append(
             replace(
-                each,
+                box,
                 facts=tuple(fact for fact in facts if fact[1]),
-                number=_number(each, now),
-                figures=tuple(_figures(each, series)),
+                number=_number(box, now),
+                figures=tuple(_figures(box, series)),
                 shared_with=shared,
             )
         )
@@ -156,11 +156,11 @@ def _newest(view: RunView) -> list[BatchRecord]:
 
 
 def _values(batch: BatchRecord) -> Values:
-    found: Values = defaultdict(dict)
+    values: Values = defaultdict(dict)
     for component, entity, name, value in values_of(batch, is_mean=True):
         if not name.endswith(_INSTANTS) and name != "n_batches":
-            found[component, entity][name] = value
-    return dict(found)
+            values[component, entity][name] = value
+    return dict(values)
 
 
 # -- what there is ------------------------------------------------------------------------------
@@ -169,50 +169,60 @@ def _values(batch: BatchRecord) -> Values:
 def _boxes(view: RunView, entities: Sequence[Entity], components: Iterable[str]) -> list[Box]:
     """Return the boxes of steps, of what operators add, and of the results."""
     homes: dict[str, list[str]] = defaultdict(list)
-    for component in {*components, *(each.component for each in entities)} - {RUN}:
+    for component in {*components, *(entity.component for entity in entities)} - {RUN}:
         homes[_home(component, view.nodes)].append(component)
-    found: list[Box] = []
+    boxes: list[Box] = []
     for node in view.nodes:
-        own = sorted(homes[node.id])
-        added = [each for each in entities if each.component in own]
+        home_components = sorted(homes[node.id])
+        added = [entity for entity in entities if entity.component in home_components]
         reads, between = _between(node, added)
         beside = [
-            Box(f"{node.id}-{at}", each.kind, each.name, "", each.facts, (), _of(each))
-            for at, each in enumerate(added)
-            if each.kind not in BEFORE
+            Box(
+                f"{node.id}-{place}",
+                entity.kind,
+                entity.name,
+                "",
+                entity.facts,
+                (),
+                _parts_of(entity),
+            )
+            for place, entity in enumerate(added)
+            if entity.kind not in BEFORE
         ]
-        found += [*between, *beside]
-        owned = tuple((component, component) for component in own)
-        parts = tuple((component, "") for component in own)  # those without a box of their own
+        boxes += [*between, *beside]
+        owned = tuple((component, component) for component in home_components)
+        parts = tuple(
+            (component, "") for component in home_components
+        )  # those without a box of their own
         if node.kind == "stream" and sum(n.kind == "stream" for n in view.nodes) == 1:
             owned += ((RUN, BATCH),)
-        said = _short(node)
-        reads = (*reads, *(each.key for each in beside))
-        made = Box(node.id, node.kind, said, node.text, (), reads, owned + parts)
-        found.append(replace(made, relation=node.name))
+        label = _short(node)
+        reads = (*reads, *(box.key for box in beside))
+        step_box = Box(node.id, node.kind, label, node.text, (), reads, owned + parts)
+        boxes.append(replace(step_box, relation=node.name))
     read = {maker for node in view.nodes for maker, _ in node.inputs}
     ends = tuple(node.id for node in view.nodes if node.id not in read)
-    found.append(Box("result", "result", view.query, "", (), ends, ((RUN, BATCH),)))
-    return found
+    boxes.append(Box("result", "result", view.query, "", (), ends, ((RUN, BATCH),)))
+    return boxes
 
 
 def _between(node: Node, added: Sequence[Entity]) -> tuple[tuple[str, ...], list[Box]]:
     """Return what an operator reads, and the boxes that rows pass on their way into it."""
     ways = {name: maker for maker, name in node.inputs}
-    found: list[Box] = []
+    boxes: list[Box] = []
     for kind in BEFORE:
-        for at, each in enumerate(added):
-            if each.kind != kind:
+        for place, entity in enumerate(added):
+            if entity.kind != kind:
                 continue
-            inputs = [each.input] if each.input in ways else list(ways)
-            key = f"{node.id}-{at}"
+            inputs = [entity.input] if entity.input in ways else list(ways)
+            key = f"{node.id}-{place}"
             reads = tuple(dict.fromkeys(ways[name] for name in inputs))
-            found.append(Box(key, kind, each.name, "", each.facts, reads, _of(each)))
+            boxes.append(Box(key, kind, entity.name, "", entity.facts, reads, _parts_of(entity)))
             ways |= dict.fromkeys(inputs, key)
-    return tuple(dict.fromkeys(ways.values())), found
+    return tuple(dict.fromkeys(ways.values())), boxes
 
 
-def _of(entity: Entity) -> tuple[tuple[str, str], ...]:
+def _parts_of(entity: Entity) -> tuple[tuple[str, str], ...]:
     return ((entity.component, entity.name),)
 
 
@@ -243,14 +253,20 @@ def _home(component: str, nodes: Sequence[Node]) -> str:
 
 
 def _plan_facts(box: Box, plans: Mapping[str, str]) -> list[tuple[str, str]]:
-    own = [of for of, entity in box.owns if of == entity]
-    return [("plan" if len(own) == 1 else f"plan of {of}", plans[of]) for of in own if of in plans]
+    components = [component for component, entity in box.owns if component == entity]
+    return [
+        ("plan" if len(components) == 1 else f"plan of {component}", plans[component])
+        for component in components
+        if component in plans
+    ]
 
 
 def _owned(box: Box, values: Values) -> dict[tuple[str, str], dict[str, float]]:
     """Return the numbers of a box; an empty entity stands for all parts of a component."""
-    whole = [of for of, entity in box.owns if not entity]
-    parts = {key: of for key, of in values.items() if key[0] in whole and key[0] != key[1]}
+    whole = [component for component, entity in box.owns if not entity]
+    parts = {
+        key: numbers for key, numbers in values.items() if key[0] in whole and key[0] != key[1]
+    }
     return {key: values[key] for key in box.owns if key in values} | parts
 
 
@@ -258,18 +274,18 @@ def _number(box: Box, now: Values) -> str:
     if box.kind == "result":
         n_out = now.get((RUN, BATCH), {}).get("n_kept")
         return "" if n_out is None else f"{count(round(n_out))} out"
-    numbers = [of for key, of in _owned(box, now).items() if key in box.owns]
+    numbers = [part for key, part in _owned(box, now).items() if key in box.owns]
     for name, word in SHOWN[-1:] if box.kind in SOURCES else SHOWN:
-        for of in numbers:
-            if of.get(name, 0) or (name != "n_rows" and name in of):  # 0 rows: not counted
-                return f"{count(round(of[name]))} {word}"
+        for levels in numbers:
+            if levels.get(name, 0) or (name != "n_rows" and name in levels):  # 0 rows: not counted
+                return f"{count(round(levels[name]))} {word}"
     return ""
 
 
 def _figures(box: Box, series: Sequence[tuple[int, Values]]) -> Iterable[Figure]:
     """Yield the curves of a box, one figure for each unit."""
     lines: dict[tuple[str, Unit, str], dict[str, list[float | None]]] = {}
-    for at, (_, values) in enumerate(series):
+    for place, (_, values) in enumerate(series):
         owned = _owned(box, values)
         is_one = len({key for key, _ in box.owns}) == 1
         for (component, entity), numbers in owned.items():
@@ -277,8 +293,8 @@ def _figures(box: Box, series: Sequence[tuple[int, Values]]) -> Iterable[Figure]
                 unit, title = next((u, t) for end, u, t in UNITS if name.endswith(end))
                 is_part = (component, entity) not in box.owns
                 line = entity if is_part else name if is_one else f"{component}: {name}"
-                known = lines.setdefault((title, unit, name if is_part else ""), {})
-                known.setdefault(line, [None] * len(series))[at] = value
+                curves = lines.setdefault((title, unit, name if is_part else ""), {})
+                curves.setdefault(line, [None] * len(series))[place] = value
     batch_ids = tuple(batch_id for batch_id, _ in series)
     for (title, unit, axis), by_name in lines.items():
         drawn = tuple(Line(name, tuple(values)) for name, values in by_name.items())
@@ -289,16 +305,16 @@ def _figures(box: Box, series: Sequence[tuple[int, Values]]) -> Iterable[Figure]
 
 def rows_of_box(box: Box) -> list[tuple[str, str]]:
     """Return the newest numbers of a box in words."""
-    found = []
+    rows = []
     for figure in box.figures:
         for line in figure.lines:
-            value = next((each for each in reversed(line.values) if each is not None), None)
+            value = next((number for number in reversed(line.values) if number is not None), None)
             unit = "count" if figure.unit in ("number", "position") else figure.unit
             if unit == "count" and value is not None and value != round(value):
                 unit = "number"
             name = f"{line.name}: {figure.axis}" if figure.axis else line.name
-            found.append((name, value_in(unit, value)))
-    return found
+            rows.append((name, value_in(unit, value)))
+    return rows
 
 
 # -- where it stands ----------------------------------------------------------------------------
@@ -306,33 +322,33 @@ def rows_of_box(box: Box) -> list[tuple[str, str]]:
 
 def _placed(boxes: Sequence[Box]) -> Graph:
     """Place boxes in layers, from the streams down to the results."""
-    by_key = {each.key: each for each in boxes}
+    by_key = {box.key: box for box in boxes}
     readers: dict[str, list[str]] = defaultdict(list)
-    for each in boxes:
-        for key in each.reads:
-            readers[key].append(each.key)
+    for box in boxes:
+        for key in box.reads:
+            readers[key].append(box.key)
     depth: dict[str, int] = {}
-    for each in boxes:  # what a box reads stands before it
-        depth[each.key] = 1 + max((depth[key] for key in each.reads), default=-1)
-    for each in reversed(boxes):  # what reads nothing stands where it is read
-        if not each.reads and readers[each.key]:
-            depth[each.key] = min(depth[key] for key in readers[each.key]) - 1
+    for box in boxes:  # what a box reads stands before it
+        depth[box.key] = 1 + max((depth[key] for key in box.reads), default=-1)
+    for box in reversed(boxes):  # what reads nothing stands where it is read
+        if not box.reads and readers[box.key]:
+            depth[box.key] = min(depth[key] for key in readers[box.key]) - 1
     layers: dict[int, list[str]] = defaultdict(list)
-    for each in boxes:
-        layers[depth[each.key]].append(each.key)
+    for box in boxes:
+        layers[depth[box.key]].append(box.key)
     widest = max(map(len, layers.values()))
     width = NARROW if widest >= MANY else WIDTH
     whole = widest * (width + _GAP) - _GAP
     placed: dict[str, Box] = {}
-    for level, at in enumerate(sorted(layers)):
-        keys = layers[at]
-        left = (whole - len(keys) * (width + _GAP) + _GAP) // 2
+    for level, layer in enumerate(sorted(layers)):
+        keys = layers[layer]
+        x_start = (whole - len(keys) * (width + _GAP) + _GAP) // 2
         for place, key in enumerate(keys):
-            x, y = left + place * (width + _GAP), level * (HEIGHT + _ROOM)
+            x, y = x_start + place * (width + _GAP), level * (HEIGHT + _ROOM)
             placed[key] = replace(by_key[key], x=x + 2, y=y + 2, width=width)
-    lines = [_line(placed[key], placed[each.key]) for each in boxes for key in each.reads]
+    lines = [_line(placed[key], placed[box.key]) for box in boxes for key in box.reads]
     return Graph(
-        tuple(placed[each.key] for each in boxes),
+        tuple(placed[box.key] for box in boxes),
         tuple(lines),
         whole + 4,
         len(layers) * (HEIGHT + _ROOM) - _ROOM + 4,

@@ -1,4 +1,4 @@
-"""Who is let in: whoever has the token, from a page of this server, by an address that is its own.
+"""Access to the server: checks of token, host and origin.
 
 * The token comes once in the address; a cookie that scripts cannot read and that other sites cannot
   send replaces it. Tokens are compared in constant time.
@@ -91,9 +91,9 @@ class Guard:
         """The cookie that replaces the token, as the value of ``Set-Cookie``."""
         return f"{self.cookie_name}={self._session}; Path=/; HttpOnly; SameSite=Strict"
 
-    def has_token(self, given: str) -> bool:
+    def has_token(self, text: str) -> bool:
         """Tell whether a text is the token."""
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self._token)
 
     def refusal(self, method: str, headers: Mapping[str, str], token: str | None) -> Refusal | None:
         """Return why a request is not let in, or None.
@@ -109,12 +109,12 @@ class Guard:
         if not _is_from_here(method, headers, host):
             return Refusal(403, "Requests from pages of other servers are refused.")
         if token is not None:
-            known = self.has_token(token) and method == "GET"
+            is_let_in = self.has_token(token) and method == "GET"
         elif headers.get("authorization", "").startswith(BEARER):
-            known = self.has_token(headers["authorization"].removeprefix(BEARER))
+            is_let_in = self.has_token(headers["authorization"].removeprefix(BEARER))
         else:
-            known = self._has_cookie(headers)
-        if known:
+            is_let_in = self._has_cookie(headers)
+        if is_let_in:
             return None
         return Refusal(
             401 if token is None else 403,
@@ -123,8 +123,8 @@ class Guard:
         )
 
     def _is_own_name(self, host: str) -> bool:
-        found = _HOST.fullmatch(host)
-        name = "" if found is None else (found["address"] or found["name"]).lower()
+        match = _HOST.fullmatch(host)
+        name = "" if match is None else (match["address"] or match["name"]).lower()
         return name in ("localhost", self._host) or _is_address(name)
 
     def _has_cookie(self, headers: Mapping[str, str]) -> bool:
@@ -132,7 +132,7 @@ class Guard:
 
         They come from all servers of this machine, as cookies know no ports.
         """
-        sent = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
+        sent = (cookie.strip().partition("=") for cookie in headers.get("cookie", "").split(";"))
         session = self._session.encode()
         return any(
             hmac.compare_digest(value.encode(), session)
@@ -189,11 +189,11 @@ class Guarded:
         refusal = self._guard.refusal(scope["method"], headers, token)
         answer = _with_headers(send)
         if refusal is not None:
-            await _said(answer, refusal.status, self._refused(refusal.why))
+            await _send_page(answer, refusal.status, self._refused(refusal.why))
         elif token is not None:
             # No redirect: a browser that came by a link from another site would not send the cookie
             # to where it leads. The page that opens itself anew does.
-            await _said(answer, 200, OPENS, [(b"set-cookie", self._guard.cookie.encode())])
+            await _send_page(answer, 200, OPENS, [(b"set-cookie", self._guard.cookie.encode())])
         else:
             await self._app(scope, receive, answer)
 
@@ -207,11 +207,11 @@ OPENS = (
 
 def _token_of(query: bytes) -> str | None:
     """Return the token in the address, if there is one."""
-    found = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("token")
-    return None if found is None else found[0]
+    tokens = parse_qs(query.decode("latin-1"), keep_blank_values=True).get("token")
+    return None if tokens is None else tokens[0]
 
 
-async def _said(send: Any, status: int, text: str, more: Any = ()) -> None:
+async def _send_page(send: Any, status: int, text: str, more: Any = ()) -> None:
     body = text.encode()
     length = (b"content-length", str(len(body)).encode())
     kind = (b"content-type", b"text/html; charset=utf-8")
@@ -223,9 +223,9 @@ async def _said(send: Any, status: int, text: str, more: Any = ()) -> None:
 def _with_headers(send: Any) -> Any:
     async def sent(message: Any) -> None:
         if message["type"] == "http.response.start":
-            own = {name.lower() for name, _ in message["headers"]}
+            names = {name.lower() for name, _ in message["headers"]}
             more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-            added = [each for each in more if each[0] not in own]
+            added = [header for header in more if header[0] not in names]
             message = {**message, "headers": [*message["headers"], *added]}
         await send(message)
 

@@ -1,4 +1,4 @@
-"""What the page says of a run in numbers and sentences, beside the sections of its operators.
+"""Numbers and sentences of the page about a run as a whole.
 
 * ``cells``: the numbers that change with each batch, as texts. A page holds each text in an element
   that has its name; an event sets the texts of these elements.
@@ -87,7 +87,7 @@ def cells(run: Followed) -> dict[str, str]:
 def _lag(record: BatchRecord) -> dict[str, str]:
     """Write how far results are behind the newest event time, and when that was."""
     newest, complete = event_times(numbers_of(record.operators, record.n_rows).values())
-    at = "" if newest is None else f"{newest / 1e6:.3f}"
+    event_at = "" if newest is None else f"{newest / 1e6:.3f}"
     if newest is None:
         why = "the query uses no event time, or no row had one"
     else:
@@ -95,7 +95,7 @@ def _lag(record: BatchRecord) -> dict[str, str]:
     return {
         "lag": UNKNOWN if newest is None or complete is None else behind(newest - complete),
         "lag-why": why,
-        "event-at": at,
+        "event-at": event_at,
     }
 
 
@@ -110,20 +110,20 @@ def behind(us: float) -> str:
 
 def _backlog(run: Followed) -> dict[str, str]:
     """Write the input that waits, and what is known of it."""
-    known = run.backlog()
-    rows = UNKNOWN if known.n_rows is None else count(known.n_rows)
-    files = "" if known.n_files is None else counted(known.n_files, "file")
+    backlog = run.backlog()
+    rows = UNKNOWN if backlog.n_rows is None else count(backlog.n_rows)
+    files = "" if backlog.n_files is None else counted(backlog.n_files, "file")
     return {
-        "backlog": f"~{rows}" if known.is_estimate and known.n_rows is not None else rows,
-        "backlog-of": files or ("" if known.why else "as of the newest batch"),
-        "backlog-why": known.why,
+        "backlog": f"~{rows}" if backlog.is_estimate and backlog.n_rows is not None else rows,
+        "backlog-of": files or ("" if backlog.why else "as of the newest batch"),
+        "backlog-why": backlog.why,
     }
 
 
 def saving(cost_ns: float | None, as_written_ns: float | None) -> str:
     """Write what the plans in force save: ``2.5 × less``, as they were written, or unknown."""
-    said = saving_text(cost_ns, as_written_ns)
-    return said.partition(" than")[0] if said and said != AS_WRITTEN else said or UNKNOWN
+    text = saving_text(cost_ns, as_written_ns)
+    return text.partition(" than")[0] if text and text != AS_WRITTEN else text or UNKNOWN
 
 
 def saved(saved_s: float | None, seconds: float) -> str:
@@ -142,12 +142,12 @@ def saved(saved_s: float | None, seconds: float) -> str:
 def spark_line(batches: Sequence[BatchRecord]) -> str:
     """Return the rows per second of the newest batches as points of a line, from zero up."""
     newest = list(batches)[-POINTS:]
-    rates = [ratio(each.n_rows, each.seconds) or 0.0 for each in newest]
+    rates = [ratio(batch.n_rows, batch.seconds) or 0.0 for batch in newest]
     top = max(rates, default=0.0) or 1.0
     step = WIDTH / max(1, len(rates) - 1)
     return " ".join(
-        f"{step * at:.1f},{HEIGHT - 2 - (HEIGHT - 4) * rate / top:.1f}"
-        for at, rate in enumerate(rates)
+        f"{step * place:.1f},{HEIGHT - 2 - (HEIGHT - 4) * rate / top:.1f}"
+        for place, rate in enumerate(rates)
     )
 
 
@@ -209,9 +209,9 @@ def health(run: Followed, now: float, *, values: bool) -> Health:
         return Health("past", (_so_far(run),))
     if not run.recent:
         return Health("good", ("It waits for its first batch.",))
-    said = (*_late(run), *_slow(run), *_silent(run, now), *_dear(run))
-    if said:
-        return Health("look", (*said, *_skipped(run)))
+    sentences = (*_late(run), *_slow(run), *_silent(run, now), *_dear(run))
+    if sentences:
+        return Health("look", (*sentences, *_skipped(run)))
     return Health("good", (_so_far(run), *_skipped(run)))
 
 
@@ -325,7 +325,7 @@ class Effects:
     def __init__(self, batches: Sequence[BatchRecord], journal: Sequence[JournalEntry]) -> None:
         self._batches = batches
         self._ids = [batch.batch_id for batch in batches]
-        with_rows = (at for at, each in enumerate(batches) if each.n_rows)
+        with_rows = (place for place, batch in enumerate(batches) if batch.n_rows)
         is_whole = bool(batches) and batches[0].batch_id == 0
         # The first batch with rows started workers and compiled what they run.
         self._warm = next(with_rows, 0) + 1 if is_whole else 0
@@ -335,9 +335,9 @@ class Effects:
         """Say what a decision brought; empty where it is none that changes what batches do."""
         if not is_change(entry) or not self._ids or entry.batch_id < self._ids[0]:
             return ""
-        at = bisect_right(self._changes, entry.batch_id)
-        first = self._changes[at - 2] if at > 1 else -1
-        until = self._changes[at] if at < len(self._changes) else self._ids[-1]
+        place = bisect_right(self._changes, entry.batch_id)
+        first = self._changes[place - 2] if place > 1 else -1
+        until = self._changes[place] if place < len(self._changes) else self._ids[-1]
         middle = bisect_right(self._ids, entry.batch_id)
         start = max(bisect_right(self._ids, first), middle - MOST_BATCHES, self._warm)
         if start >= middle:
@@ -377,7 +377,7 @@ def _doubt(before: Side, after: Side) -> str:
         return ", too few batches to judge"
     larger = ratio(before.rows_per_batch or 0.0, after.rows_per_batch or 0.0) or UNLIKE
     if not 1 / UNLIKE < larger < UNLIKE:
-        sizes = " and ".join(count(round(each.rows_per_batch or 0)) for each in (before, after))
+        sizes = " and ".join(count(round(side.rows_per_batch or 0)) for side in (before, after))
         return f", which is not judged: batches had {sizes} rows"
     return ""
 
@@ -424,29 +424,30 @@ def time_sections(phases: Mapping[int, Mapping[str, float]]) -> list[Section]:
     Args:
         phases: seconds by batch and Spark's name of a part.
     """
-    told = {batch_id: parts_in_words(parts) for batch_id, parts in sorted(phases.items())}
-    told = {batch_id: parts for batch_id, parts in told.items() if parts}
-    if not told:
+    parts_by_batch = {batch_id: parts_in_words(parts) for batch_id, parts in sorted(phases.items())}
+    parts_by_batch = {batch_id: parts for batch_id, parts in parts_by_batch.items() if parts}
+    if not parts_by_batch:
         return []
-    names = list(dict.fromkeys(name for parts in told.values() for name in parts))
-    newest = told[max(told)]
-    sums = {name: sum(parts.get(name, 0.0) for parts in told.values()) for name in names}
+    names = list(dict.fromkeys(name for parts in parts_by_batch.values() for name in parts))
+    newest = parts_by_batch[max(parts_by_batch)]
+    sums = {name: sum(parts.get(name, 0.0) for parts in parts_by_batch.values()) for name in names}
     names.sort(key=lambda name: -sums[name])
     whole = sum(sums.values())
     rows = tuple(
         (
             name,
-            1e9 * sums[name] / len(told),
+            1e9 * sums[name] / len(parts_by_batch),
             1e9 * newest.get(name, 0.0),
             sums[name] / whole if whole else None,
         )
         for name in names
     )
     lines = tuple(
-        Line(name, tuple(1e9 * parts.get(name, 0.0) for parts in told.values())) for name in names
+        Line(name, tuple(1e9 * parts.get(name, 0.0) for parts in parts_by_batch.values()))
+        for name in names
     )
-    note = f"Of the newest {len(told)} batches, as Spark measures them."
-    figure = Figure("Time of each part of a batch", tuple(told), lines, "ns")
+    note = f"Of the newest {len(parts_by_batch)} batches, as Spark measures them."
+    figure = Figure("Time of each part of a batch", tuple(parts_by_batch), lines, "ns")
     return [Section("time of batches", (Table(TIMES_OF_PARTS, rows, note), figure))]
 
 
@@ -456,10 +457,10 @@ def parts_in_words(parts: Mapping[str, float]) -> dict[str, float]:
     >>> parts_in_words({"addBatch": 0.5, "walCommit": 0.1, "triggerExecution": 0.7})
     {'operators and sink': 0.5, 'write down the input': 0.1, 'between them': 0.1}
     """
-    told: dict[str, float] = {}
+    seconds_by_part: dict[str, float] = {}
     for name, seconds in parts.items():
         if name != WHOLE:
             words = PARTS_IN_WORDS.get(name, name)
-            told[words] = round(told.get(words, 0.0) + seconds, 6)
-    left = round(parts.get(WHOLE, 0.0) - sum(told.values()), 6)
-    return {**told, REST: left} if told and left > 0.0 else told
+            seconds_by_part[words] = round(seconds_by_part.get(words, 0.0) + seconds, 6)
+    rest = round(parts.get(WHOLE, 0.0) - sum(seconds_by_part.values()), 6)
+    return {**seconds_by_part, REST: rest} if seconds_by_part and rest > 0.0 else seconds_by_part

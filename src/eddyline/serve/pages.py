@@ -142,21 +142,21 @@ class Pages:
 
     def run(self, run: Followed) -> str:
         """Return the page of a query."""
-        made, how = self.views.of(run), health(run, time.time(), values=self._values)
-        n_known = run.last_batch if not made.view.history.batches else 0
+        cached, how = self.views.of(run), health(run, time.time(), values=self._values)
+        n_known = run.last_batch if not cached.view.history.batches else 0
         asked = n_known, how.level, run.backlog()
-        if made.page is not None and made.page[0] == asked:
-            return made.page[1]
+        if cached.page is not None and cached.page[0] == asked:
+            return cached.page[1]
         before = self.views.spent()
-        text = self._run(run, made, how)
-        made.cost_s += self.views.spent() - before
-        made.page = asked, text
+        text = self._run(run, cached, how)
+        cached.cost_s += self.views.spent() - before
+        cached.page = asked, text
         return text
 
-    def _run(self, run: Followed, made: Made, how: Health) -> str:
-        view, (of_driver, of_tasks) = made.view, _parted(made)
+    def _run(self, run: Followed, cached: Made, how: Health) -> str:
+        view, (of_driver, of_tasks) = cached.view, _parted(cached)
         points = points_of(view.history.batches)
-        words = wordings_of(made.sections)
+        words = wordings_of(cached.sections)
         has_hands = self._controls and run.is_running
         return self.render(
             "run.html",
@@ -166,14 +166,14 @@ class Pages:
             cells=cells(run),
             spark=spark_line(run.recent),
             plans=_plans(run, words),
-            graph=graph_of(view, made.sections, _plans_in_words(run, words)),
+            graph=graph_of(view, cached.sections, _plans_in_words(run, words)),
             notes=left_out(points),
             n_lines=len(view.text.splitlines()),
             shown_lines=SHOWN_LINES,
-            tiles=_tiles(made.sections),
+            tiles=_tiles(cached.sections),
             rates=_rates(points, view),
             decisions=_decisions(
-                made, of_driver, len(of_driver) - NEWEST_DECISIONS, len(of_driver)
+                cached, of_driver, len(of_driver) - NEWEST_DECISIONS, len(of_driver)
             ),
             n_decisions=len(of_driver),
             n_of_tasks=len(of_tasks),
@@ -182,7 +182,7 @@ class Pages:
             has_rules=has_hands and rules_of(run.run) is not None,
             adjustable=_adjustable(run) if has_hands else (),
             figures=Figures(),
-            **leads_and_sections(made.sections),
+            **leads_and_sections(cached.sections),
         )
 
     def journal(self, run: Followed, page: int, *, of_tasks: bool) -> str | None:
@@ -194,8 +194,8 @@ class Pages:
             of_tasks: whether decisions of tasks are shown, each for the rows of its partition, and
                 not those of the driver.
         """
-        made = self.views.of(run)
-        driver, tasks = _parted(made)
+        cached = self.views.of(run)
+        driver, tasks = _parted(cached)
         entries = tasks if of_tasks else driver
         n_pages = max(1, -(-len(entries) // DECISIONS_A_PAGE))
         if not 1 <= page <= n_pages:
@@ -204,7 +204,7 @@ class Pages:
         return self.render(
             "journal.html",
             run=run,
-            decisions=_decisions(made, entries, end - DECISIONS_A_PAGE, end),
+            decisions=_decisions(cached, entries, end - DECISIONS_A_PAGE, end),
             n=len(entries),
             page=page,
             n_pages=n_pages,
@@ -222,8 +222,10 @@ class Pages:
         plans: list[tuple[str, str]] = []
         if HANDS[name].is_of_plans and isinstance(run.run, Steerable):
             words = wordings_of(self.views.of(run).sections)
-            found = run.run.plans().items()
-            plans = [(each, _plan_in_words(each, plan, words)) for each, plan in found]
+            items = run.run.plans().items()
+            plans = [
+                (component, _plan_in_words(component, plan, words)) for component, plan in items
+            ]
         return self.render("hand.html", run=run, name=name, hand=HANDS[name], plans=plans)
 
     def options(self, run: Followed, asked: Mapping[str, str] | None = None) -> str:
@@ -244,21 +246,23 @@ class Pages:
         return writable(self._templates.get_template(template).render(**context))
 
 
-def _parted(made: Made) -> tuple[list[JournalEntry], list[JournalEntry]]:
+def _parted(cached: Made) -> tuple[list[JournalEntry], list[JournalEntry]]:
     """Return the decisions of the driver, and those of tasks."""
-    journal = made.view.history.journal
+    journal = cached.view.history.journal
     driver = [entry for entry in journal if not entry.is_of_task]
     tasks = [entry for entry in journal if entry.is_of_task]
     return driver, tasks
 
 
-def _decisions(made: Made, entries: Sequence[JournalEntry], start: int, end: int) -> list[Decision]:
+def _decisions(
+    cached: Made, entries: Sequence[JournalEntry], start: int, end: int
+) -> list[Decision]:
     """Return some decisions in words, with what those of the driver brought, newest first."""
-    wordings = wordings_of(made.sections)
-    effects = Effects(made.view.history.batches, made.view.history.journal)
+    wordings = wordings_of(cached.sections)
+    effects = Effects(cached.view.history.batches, cached.view.history.journal)
     return [
-        told(entries[at], wordings, number=at + 1, effect=effects.of(entries[at]))
-        for at in reversed(range(max(0, start), end))
+        told(entries[place], wordings, number=place + 1, effect=effects.of(entries[place]))
+        for place in reversed(range(max(0, start), end))
     ]
 
 
@@ -269,11 +273,11 @@ def _plans(run: Followed, wordings: Wordings) -> Table | None:
     newest = run.recent[-1]
     rows = []
     for part in newest.operators:
-        said = part.numbers(newest.n_rows) if isinstance(part, Counting) else Numbers()
+        numbers = part.numbers(newest.n_rows) if isinstance(part, Counting) else Numbers()
         plan = "" if part.plan is None else _plan_in_words(part.component, part.plan, wordings)
-        levels = [said.levels.get(name) for name in LEVELS]
+        levels = [numbers.levels.get(name) for name in LEVELS]
         if plan or any(level is not None for level in levels):  # a clock has nothing to show here
-            rows.append((part.component, plan, said.sums.get("n_rows") or None, *levels))
+            rows.append((part.component, plan, numbers.sums.get("n_rows") or None, *levels))
     table = known(Table(PLANS, tuple(rows)))
     return table if rows and isinstance(table, Table) else None
 
@@ -287,9 +291,9 @@ def _plans_in_words(run: Followed, wordings: Wordings) -> dict[str, str]:
     """Return the plan in force of each component after the newest batch."""
     parts = run.recent[-1].operators if run.recent else ()
     return {
-        each.component: _plan_in_words(each.component, each.plan, wordings)
-        for each in parts
-        if each.plan is not None
+        part.component: _plan_in_words(part.component, part.plan, wordings)
+        for part in parts
+        if part.plan is not None
     }
 
 
@@ -367,33 +371,33 @@ class Views:
         self.values = values
         self.clock = clock
         self.spent = spent
-        self._made: dict[str, Made] = {}
+        self._views: dict[str, Made] = {}
 
     def of(self, run: Followed) -> Made:
         """Return the view of a run: the newest, or one that is not too old to be made anew."""
         version = (id(run.run), run.last_batch, run.state)
-        known = self._made.get(run.key)
-        is_due = known is None or (known.version != version and self.clock() >= known.due_at)
-        if known is not None and not is_due:
-            return known
+        cached = self._views.get(run.key)
+        is_due = cached is None or (cached.version != version and self.clock() >= cached.due_at)
+        if cached is not None and not is_due:
+            return cached
         before = self.spent()
         view = _view(run)
-        found = arranged([*view.sections, *time_sections(run.run.phases())])
-        shown = found if self.values else without_values(found, ADVICE)
-        made = Made(view, tuple(shown), version, self.clock(), self.spent() - before)
-        self._made[run.key] = made
-        return made
+        sections = arranged([*view.sections, *time_sections(run.run.phases())])
+        shown = sections if self.values else without_values(sections, ADVICE)
+        newest = Made(view, tuple(shown), version, self.clock(), self.spent() - before)
+        self._views[run.key] = newest
+        return newest
 
     def forget(self, key: str) -> None:
         """Make the view of a run anew when it is asked for next, such as after a person's hand."""
-        self._made.pop(key, None)
+        self._views.pop(key, None)
 
     def wait_s(self, run: Followed) -> float:
         """Return how long a page should wait for a newer view (s); 0 if it has the newest."""
-        known = self._made.get(run.key)
-        if known is None or known.version == (id(run.run), run.last_batch, run.state):
+        cached = self._views.get(run.key)
+        if cached is None or cached.version == (id(run.run), run.last_batch, run.state):
             return 0.0
-        return max(0.05, known.due_at - self.clock())
+        return max(0.05, cached.due_at - self.clock())
 
 
 def _view(run: Followed) -> RunView:

@@ -1,4 +1,4 @@
-"""What the page asks of a run, and what a person may change of it.
+"""Runs as the page reads them, and the changes a person may make.
 
 A ``RunSource`` knows the runs: those of this process, or those that checkpoints have (``stored``).
 A ``WatchedRun`` tells its records, decisions, backlog and explanation. A run of this process is
@@ -192,8 +192,8 @@ WIDTH = 2_000
 """Most characters of an error that are shown."""
 
 PLAIN = {
-    each.__name__
-    for each in (
+    kind.__name__
+    for kind in (
         NotSupportedError,
         OptionError,
         PlanError,

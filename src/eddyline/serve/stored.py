@@ -117,14 +117,14 @@ class StoredWatch:
         self._due_at = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE)
 
     def _stamp_now(self) -> tuple[tuple[int, int], ...]:
-        found = []
+        stamps = []
         with contextlib.suppress(StateError):
-            own = own_folder(self.folder)
+            run_folder = own_folder(self.folder)
             for name in (JOURNAL, PROGRESS, VIEW):
                 with contextlib.suppress(OSError):
-                    stat = (own / name).stat()
-                    found.append((stat.st_mtime_ns, stat.st_size))
-        return tuple(found)
+                    stat = (run_folder / name).stat()
+                    stamps.append((stat.st_mtime_ns, stat.st_size))
+        return tuple(stamps)
 
 
 class StoredRuns:
@@ -138,8 +138,8 @@ class StoredRuns:
     """
 
     def __init__(self, folders: Sequence[Path]) -> None:
-        self._folders = [each.resolve() for each in folders]
-        self._known: dict[Path, StoredWatch] = {}
+        self._folders = [folder.resolve() for folder in folders]
+        self._watches: dict[Path, StoredWatch] = {}
         for folder in self._folders:
             self._take(find_runs(folder))
         self._looked_at = time.monotonic()
@@ -152,9 +152,9 @@ class StoredRuns:
             for folder in self._folders:
                 with contextlib.suppress(StateError):  # it went; what was read stays
                     self._take(find_runs(folder))
-        return list(self._known.values())
+        return list(self._watches.values())
 
     def _take(self, checkpoints: Sequence[Path]) -> None:
-        for each in checkpoints:
-            if each not in self._known:
-                self._known[each] = StoredWatch(each)
+        for checkpoint in checkpoints:
+            if checkpoint not in self._watches:
+                self._watches[checkpoint] = StoredWatch(checkpoint)

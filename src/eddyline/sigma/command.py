@@ -104,7 +104,9 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
     shown = errors if is_json else console
     with _progress(shown) as progress, warnings.catch_warnings():
         starting = SessionStart()
-        found = _read(options.rules, options.pipeline, progress, options.restrict, options.missing)
+        sigma_rules = _read(
+            options.rules, options.pipeline, progress, options.restrict, options.missing
+        )
         clock.lap("reading rules")
         task = progress.add_task("Waiting for Spark", total=None)
         spark = starting.result()
@@ -112,7 +114,9 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
         progress.update(task, description="Opening events")
         events = read_events(spark, options.events)
         progress.update(task, description="Matching events")
-        rules = RuleSet.of(found.sources, found.skipped, found.correlations, on_error="skip")
+        rules = RuleSet.of(
+            sigma_rules.sources, sigma_rules.skipped, sigma_rules.correlations, on_error="skip"
+        )
         clock.lap("opening events")
         warnings.simplefilter("ignore", MissingFieldsWarning)  # a line of the results says it
         counts = count_matches(
@@ -124,14 +128,21 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
             progress=lambda n_done, n_all: progress.update(task, completed=n_done, total=n_all),
         )
     clock.seconds["preparing rules"] = counts.prepare_s
-    skipped, lacking = (*rules.skipped, *_untimed(found, options)), _lacking(found, events.dtypes)
-    left_out = {each.name for each in skipped}
-    alerting = {each.name: each for each in found.correlations if each.name not in left_out}
+    skipped, lacking = (
+        (*rules.skipped, *_untimed(sigma_rules, options)),
+        _lacking(sigma_rules, events.dtypes),
+    )
+    left_out = {rule.name for rule in skipped}
+    alerting = {
+        correlation.name: correlation
+        for correlation in sigma_rules.correlations
+        if correlation.name not in left_out
+    }
     counts, alerts = _apart(counts, alerting)
-    by_name = {rule.name: rule for rule in found.sources}
+    by_name = {rule.name: rule for rule in sigma_rules.sources}
     if is_json:
         findings = _findings(counts, by_name, skipped, lacking, clock.seconds, options.out)
-        if found.correlations:
+        if sigma_rules.correlations:
             findings["correlations"] = _counted(alerts, alerting, "alerts")
         console.file.write(json.dumps(findings, indent=2) + "\n")
     else:
@@ -140,14 +151,14 @@ def run(options: RunOptions, console: Console, errors: Console) -> Counts:
             _print_counts(alerts, alerting, options.top, console, _ALERTS)
         likely = likely_columns(lacking, dict(events.dtypes))
         _print_missing(lacking, likely, console)
-        _print_skipped(skipped, found, options.verbose, console)
+        _print_skipped(skipped, sigma_rules, options.verbose, console)
         _print_times(clock.seconds, counts, console)
-        _print_sum(counts, _kinds_of(skipped, found), console, sum(alerts.by_rule.values()))
+        _print_sum(counts, _kinds_of(skipped, sigma_rules), console, sum(alerts.by_rule.values()))
     if options.out is not None:
         n_written = counts.n_events if options.keep_unmatched else counts.n_told
         which = "whether they matched or not" if options.keep_unmatched else "those that matched"
-        said = f"Written to {options.out}: {counted(n_written, 'event')}, {which}"
-        _print_plain(said, errors if is_json else console)
+        message = f"Written to {options.out}: {counted(n_written, 'event')}, {which}"
+        _print_plain(message, errors if is_json else console)
     return counts
 
 
@@ -166,24 +177,25 @@ class _Clock:
 def check(rules: Path, pipeline: Sequence[Path], console: Console) -> int:
     """Print which rules load and which do not and why; return the number of the latter."""
     with _progress(console) as progress:
-        found = _read(rules, pipeline, progress, "auto", "null")
-    levels = Counter(rule.info["level"] or "no level" for rule in found.sources)
-    known = [level for level in reversed(LEVELS) if level in levels]
-    said = ", ".join(
-        f"{levels[level]:,} {level}" for level in [*known, *sorted(set(levels) - set(known))]
+        sigma_rules = _read(rules, pipeline, progress, "auto", "null")
+    levels = Counter(rule.info["level"] or "no level" for rule in sigma_rules.sources)
+    named_levels = [level for level in reversed(LEVELS) if level in levels]
+    phrase = ", ".join(
+        f"{levels[level]:,} {level}"
+        for level in [*named_levels, *sorted(set(levels) - set(named_levels))]
     )
-    n_load = len(found.sources)
-    loads = f"{counted(n_load, 'rule')} {'loads' if n_load == 1 else 'load'}: {said}"
-    _print_plain(loads if said else "No rule loads.", console)
-    if found.correlations:
-        n = len(found.correlations)
+    n_load = len(sigma_rules.sources)
+    loads = f"{counted(n_load, 'rule')} {'loads' if n_load == 1 else 'load'}: {phrase}"
+    _print_plain(loads if phrase else "No rule loads.", console)
+    if sigma_rules.correlations:
+        n = len(sigma_rules.correlations)
         _print_plain(f"{counted(n, 'correlation')} {'loads' if n == 1 else 'load'}.", console)
-    every: list[Described] = [*found.sources, *found.correlations]
+    every: list[Described] = [*sigma_rules.sources, *sigma_rules.correlations]
     for rule in every:
         for problem in rule.info["problems"] or ():
             _print_plain(f"  {rule.name}: runs, although {problem}", console)
-    _print_skipped(found.skipped, found, True, console)
-    return len(found.skipped)
+    _print_skipped(sigma_rules.skipped, sigma_rules, True, console)
+    return len(sigma_rules.skipped)
 
 
 def _read(
@@ -221,21 +233,21 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True)
 
 
-def _fired(counts: Counts, known: Mapping[str, Described]) -> list[tuple[str, Rule, str, int]]:
+def _fired(counts: Counts, described: Mapping[str, Described]) -> list[tuple[str, Rule, str, int]]:
     """Return id, rule, level as it is written, and events of each rule that fired.
 
     The worst level comes first, levels that are none of Sigma's last; of a level most events.
     """
     fired = [
-        (name, Rule.of(known[name]), str(known[name].info["level"] or ""), n_events)
+        (name, Rule.of(described[name]), str(described[name].info["level"] or ""), n_events)
         for name, n_events in counts.by_rule.items()
     ]
-    return sorted(fired, key=lambda each: (-each[1].rank, -each[3], each[0]))
+    return sorted(fired, key=lambda entry: (-entry[1].rank, -entry[3], entry[0]))
 
 
 def _findings(
     counts: Counts,
-    known: Mapping[str, Described],
+    described: Mapping[str, Described],
     skipped: Sequence[SkippedRule],
     lacking: Mapping[str, int],
     seconds: Mapping[str, float],
@@ -246,10 +258,10 @@ def _findings(
         "events": counts.n_events,
         "matched_events": counts.n_matched,
         "matches": sum(counts.by_rule.values()),
-        "rules": _counted(counts, known, "events"),
+        "rules": _counted(counts, described, "events"),
         "skipped": [
-            {"id": each.name, "title": _title_of(each, known), "reason": each.reason}
-            for each in skipped
+            {"id": rule.name, "title": _title_of(rule, described), "reason": rule.reason}
+            for rule in skipped
         ],
         "missing_fields": dict(lacking),
         "seconds": {
@@ -260,20 +272,23 @@ def _findings(
     }
 
 
-def _counted(counts: Counts, known: Mapping[str, Described], what: str) -> list[dict[str, Any]]:
+def _counted(counts: Counts, described: Mapping[str, Described], what: str) -> list[dict[str, Any]]:
     """Return the rules that fired, or the correlations that gave alerts, for JSON."""
     return [
         {"id": name, "title": rule.title, "level": level or None, "tags": list(rule.tags), what: n}
-        for name, rule, level, n in _fired(counts, known)
+        for name, rule, level, n in _fired(counts, described)
     ]
 
 
-def _untimed(found: SigmaRules, options: RunOptions) -> list[SkippedRule]:
+def _untimed(sigma_rules: SigmaRules, options: RunOptions) -> list[SkippedRule]:
     """Return the correlations, which do not run without an event time."""
     if options.time is not None:
         return []
     reason = "a correlation looks at events within a timespan: name their time by --time"
-    return [SkippedRule(each.name, reason, each.text) for each in found.correlations]
+    return [
+        SkippedRule(correlation.name, reason, correlation.text)
+        for correlation in sigma_rules.correlations
+    ]
 
 
 def _apart(counts: Counts, alerting: Mapping[str, Described]) -> tuple[Counts, Counts]:
@@ -290,22 +305,22 @@ _ALERTS = ("correlation", "gave alerts", "alerts")
 
 def _print_counts(
     counts: Counts,
-    known: Mapping[str, Described],
+    described: Mapping[str, Described],
     top: int,
     console: Console,
     words: tuple[str, str, str] = _EVENTS,
 ) -> None:
-    fired = _fired(counts, known)
-    what, did, each = words
+    fired = _fired(counts, described)
+    what, did, header = words
     table = Table(
-        title=f"{len(fired):,} of {counted(len(known), what)} {did}",
+        title=f"{len(fired):,} of {counted(len(described), what)} {did}",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,
     )
     shown = fired[: top or None]
-    table.add_column(each, justify="right", no_wrap=True)
+    table.add_column(header, justify="right", no_wrap=True)
     table.add_column("level", no_wrap=True)
     # Only titles give way where a terminal is narrow: ids are what one copies.
     table.add_column("title")
@@ -358,14 +373,17 @@ def _print_sum(counts: Counts, skipped: str, console: Console, n_alerts: int = 0
     _print_plain(f"{events}, {matches}{alerts}, {skipped or 'no rule'} skipped", console)
 
 
-def _kinds_of(documents: Iterable[SkippedRule | Described], found: SigmaRules) -> str:
+def _kinds_of(documents: Iterable[SkippedRule | Described], sigma_rules: SigmaRules) -> str:
     """Return how many rules, correlations and filters there are, such as ``2 rules``."""
-    correlations = {each.name for each in found.correlations}
+    correlations = {correlation.name for correlation in sigma_rules.correlations}
     kinds = Counter(
-        "correlation" if each.name in correlations else _kind_of(each.text) for each in documents
+        "correlation" if document.name in correlations else _kind_of(document.text)
+        for document in documents
     )
-    said = [counted(kinds[each], each) for each in ("rule", "correlation", "filter") if kinds[each]]
-    return " and ".join([", ".join(said[:-1]), said[-1]] if said[1:] else said)
+    phrases = [
+        counted(kinds[kind], kind) for kind in ("rule", "correlation", "filter") if kinds[kind]
+    ]
+    return " and ".join([", ".join(phrases[:-1]), phrases[-1]] if phrases[1:] else phrases)
 
 
 def _kind_of(text: str) -> str:
@@ -374,45 +392,51 @@ def _kind_of(text: str) -> str:
     return section[1] if section else "rule"
 
 
-def _lacking(found: SigmaRules, dtypes: Iterable[tuple[str, str]]) -> Counter[str]:
+def _lacking(sigma_rules: SigmaRules, dtypes: Iterable[tuple[str, str]]) -> Counter[str]:
     """Return the fields that the events lack, and how many rules ask for each."""
     columns = dict(dtypes)
-    return Counter(field for rule in found.sources for field in rule.lacking(columns))
+    return Counter(field for rule in sigma_rules.sources for field in rule.lacking(columns))
 
 
 def _print_missing(lacking: Counter[str], likely: Mapping[str, str], console: Console) -> None:
     if lacking:
-        said = ", ".join(f"{field} ({counted(n, 'rule')})" for field, n in lacking.most_common(10))
+        phrase = ", ".join(
+            f"{field} ({counted(n, 'rule')})" for field, n in lacking.most_common(10)
+        )
         more = f" and {len(lacking) - 10} more" if len(lacking) > 10 else ""
-        _print_plain(f"Fields that the events lack: {said}{more}", console)
-    mapped = [f"{each} to {likely[each]}" for each, _ in lacking.most_common() if each in likely]
+        _print_plain(f"Fields that the events lack: {phrase}{more}", console)
+    mapped = [f"{name} to {likely[name]}" for name, _ in lacking.most_common() if name in likely]
     if mapped:
         _print_plain(f"A pipeline may map {', '.join(mapped[:10])}", console)
 
 
 def _print_skipped(
-    skipped: Sequence[SkippedRule], found: SigmaRules, is_verbose: bool, console: Console
+    skipped: Sequence[SkippedRule], sigma_rules: SigmaRules, is_verbose: bool, console: Console
 ) -> None:
-    every: list[SigmaRule | SigmaCorrelation] = [*found.sources, *found.correlations]
-    known = {rule.name: rule for rule in every}
+    every: list[SigmaRule | SigmaCorrelation] = [*sigma_rules.sources, *sigma_rules.correlations]
+    described = {rule.name: rule for rule in every}
     if not skipped:
         return
-    left_out = {each.name for each in skipped}
-    runs = _kinds_of((each for each in every if each.name not in left_out), found) or "no rule"
+    left_out = {rule.name for rule in skipped}
+    runs = (
+        _kinds_of((rule for rule in every if rule.name not in left_out), sigma_rules) or "no rule"
+    )
     do = "does" if len(skipped) == 1 else "do"
-    _print_plain(f"{_kinds_of(skipped, found)} {do} not run ({runs} run):", console)
+    _print_plain(f"{_kinds_of(skipped, sigma_rules)} {do} not run ({runs} run):", console)
     shown = skipped if is_verbose else skipped[:SHOWN_SKIPPED]
-    for each in shown:
-        title = _title_of(each, known)
-        called = f"{one_line(title)} ({each.name})" if title else each.name
-        _print_plain(f"  {called}: {each.reason}", console)
+    for skipped_rule in shown:
+        title = _title_of(skipped_rule, described)
+        called = f"{one_line(title)} ({skipped_rule.name})" if title else skipped_rule.name
+        _print_plain(f"  {called}: {skipped_rule.reason}", console)
     if len(shown) < len(skipped):
         _print_plain(f"  and {len(skipped) - len(shown):,} more (--verbose shows all)", console)
 
 
-def _title_of(rule: SkippedRule, known: Mapping[str, Any]) -> str | None:
+def _title_of(rule: SkippedRule, described: Mapping[str, Any]) -> str | None:
     """Return the title of a rule that does not run: of one that was read, or could not be."""
-    title = known[rule.name].info["title"] if rule.name in known else getattr(rule, "title", "")
+    title = (
+        described[rule.name].info["title"] if rule.name in described else getattr(rule, "title", "")
+    )
     return str(title) if title else None
 
 

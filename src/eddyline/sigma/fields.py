@@ -101,35 +101,35 @@ class Columns:
 
     def __init__(self, columns: Mapping[str, str]) -> None:
         self._columns = columns
-        self._found: dict[str, Found | None] = {}
+        self._targets: dict[str, Found | None] = {}
         self._folded: dict[str, str] = {}
         for name in columns:
             self._folded.setdefault(name.lower(), name)
 
     def find(self, field: str) -> Found | None:
         """Return the value of a field, or None if events lack it."""
-        if field not in self._found:
-            self._found[field] = self._searched(field)
-        return self._found[field]
+        if field not in self._targets:
+            self._targets[field] = self._searched(field)
+        return self._targets[field]
 
     def _searched(self, field: str) -> Found | None:
         name = self._spelled(field)
         if name is None:
             return self._along(field)
-        found = Found(quoted(name), self._columns[name], name)
-        return None if found.type.family == "null" else found
+        target = Found(quoted(name), self._columns[name], name)
+        return None if target.type.family == "null" else target
 
     def texts(self) -> list[Found]:
         """Return every column that is a text, and every text within a struct."""
-        found = []
+        targets = []
         for name, kind in self._columns.items():
-            found += list(_texts_within(Found(quoted(name), kind, name)))
-        return found
+            targets += list(_texts_within(Found(quoted(name), kind, name)))
+        return targets
 
     def numbers(self) -> list[Found]:
         """Return every column that is a number."""
         columns = [Found(quoted(name), kind, name) for name, kind in self._columns.items()]
-        return [found for found in columns if found.type.is_numeric]
+        return [target for target in columns if target.type.is_numeric]
 
     def _spelled(self, name: str) -> str | None:
         return name if name in self._columns else self._folded.get(name.lower())
@@ -145,36 +145,36 @@ class Columns:
         return None
 
 
-def _within(found: Found, names: list[str]) -> Found | None:
+def _within(target: Found, names: list[str]) -> Found | None:
     """Return the value at a path of names within a struct or map."""
     if not names:
-        return None if found.type.family == "null" else found
-    if found.type.family == "map":
-        key, value = nested_parts(found.type_text)
+        return None if target.type.family == "null" else target
+    if target.type.family == "map":
+        key, value = nested_parts(target.type_text)
         if parse_type(key).family != "string":
             return None
         # A key may have dots itself.
         name = string_literal(".".join(names))
-        return Found(f"try_element_at({found.sql}, {name})", value, found.column)
-    if found.type.family != "struct":
+        return Found(f"try_element_at({target.sql}, {name})", value, target.column)
+    if target.type.family != "struct":
         return None
-    fields = _fields(found.type_text)
+    fields = _fields(target.type_text)
     for n_first in range(len(names), 0, -1):
         wanted = ".".join(names[:n_first])
         for name, kind in sorted(fields.items(), key=lambda field: field[0] != wanted):
             if name.lower() == wanted.lower():
-                inner = Found(f"{found.sql}.{quoted(name)}", kind, found.column)
+                inner = Found(f"{target.sql}.{quoted(name)}", kind, target.column)
                 return _within(inner, names[n_first:])
     return None
 
 
-def _texts_within(found: Found) -> Iterator[Found]:
-    if found.type.family == "string":
-        yield found
-    elif found.type.family == "struct":
-        for name, kind in _fields(found.type_text).items():
+def _texts_within(target: Found) -> Iterator[Found]:
+    if target.type.family == "string":
+        yield target
+    elif target.type.family == "struct":
+        for name, kind in _fields(target.type_text).items():
             yield from _texts_within(
-                Found(f"{found.sql}.{quoted(name)}", kind, found.column),
+                Found(f"{target.sql}.{quoted(name)}", kind, target.column),
             )
 
 
@@ -206,13 +206,16 @@ def likely_columns(fields: Iterable[str], columns: Mapping[str, str]) -> dict[st
                 end = "".join(map(_folded, parts[start:]))
                 if end not in by_end or len(path) < len(by_end[end]):
                     by_end[end] = path
-    found = {}
+    columns_by_field = {}
     for field in fields:
         names = (field, _ELASTIC.get(field, ""))
-        likely = next((by_end[_folded(each)] for each in names if _folded(each) in by_end), None)
+        likely = next(
+            (by_end[_folded(candidate)] for candidate in names if _folded(candidate) in by_end),
+            None,
+        )
         if likely is not None:
-            found[field] = likely
-    return found
+            columns_by_field[field] = likely
+    return columns_by_field
 
 
 def _folded(name: str) -> str:
@@ -263,13 +266,13 @@ class LogSource:
             return of_category
         if not of_category:
             return (Events(channels),)
-        both = tuple(each for each in of_category if set(each.channels) & set(channels))
+        both = tuple(events for events in of_category if set(events.channels) & set(channels))
         return both or (Events(channels),)
 
     def __str__(self) -> str:
         """Return its parts in a fixed order."""
-        said = {"category": self.category, "product": self.product, "service": self.service}
-        return ", ".join(f"{key}: {value}" for key, value in said.items() if value)
+        parts = {"category": self.category, "product": self.product, "service": self.service}
+        return ", ".join(f"{key}: {value}" for key, value in parts.items() if value)
 
 
 _SYSMON = ("Microsoft-Windows-Sysmon/Operational",)
@@ -399,11 +402,11 @@ def restriction(source: LogSource, columns: Columns, *, demanded: bool) -> Node 
     channel, event_id = _first(columns, CHANNEL_FIELDS), _first(columns, ID_FIELDS)
     if demanded and wanted:
         _demand(channel, "channel", CHANNEL_FIELDS, source)
-        if any(each.ids for each in wanted):
+        if any(events.ids for events in wanted):
             _demand(event_id, "event id", ID_FIELDS, source)
     tests: list[Node] = []
-    for each in wanted:
-        both = _holds(each, channel, event_id)
+    for events in wanted:
+        both = _holds(events, channel, event_id)
         if both is None:
             return None
         tests.append(both)
@@ -419,9 +422,9 @@ def said(source: LogSource) -> str:
     'Microsoft-Windows-PowerShell/Operational 4103, PowerShellCore/Operational 4103'
     """
     return ", ".join(
-        " ".join([channel, "/".join(map(str, each.ids))]).strip()
-        for each in source.events
-        for channel in each.channels
+        " ".join([channel, "/".join(map(str, events.ids))]).strip()
+        for events in source.events
+        for channel in events.channels
     )
 
 
@@ -436,27 +439,27 @@ def _holds(wanted: Events, channel: Found | None, event_id: Found | None) -> Nod
     return parts[0] if parts else None
 
 
-def _any_text(found: Found, texts: tuple[str, ...]) -> Node:
-    tests = tuple(TextTest(found.as_text, (text.lower(),), folded=True) for text in texts)
+def _any_text(target: Found, texts: tuple[str, ...]) -> Node:
+    tests = tuple(TextTest(target.as_text, (text.lower(),), folded=True) for text in texts)
     return tests[0] if len(tests) == 1 else Or(tests)
 
 
-def _any_id(found: Found, ids: tuple[int, ...]) -> Node:
-    if not found.type.is_numeric:
-        return _any_text(found, tuple(str(each) for each in ids))
-    values = tuple(float(each) for each in ids) if found.type.family == "float" else ids
+def _any_id(target: Found, ids: tuple[int, ...]) -> Node:
+    if not target.type.is_numeric:
+        return _any_text(target, tuple(str(number) for number in ids))
+    values = tuple(float(number) for number in ids) if target.type.family == "float" else ids
     if len(values) == 1:
-        return Compare(found.operand, "=", values[0])
-    return OneOf(found.operand, values)
+        return Compare(target.operand, "=", values[0])
+    return OneOf(target.operand, values)
 
 
 def _first(columns: Columns, names: tuple[str, ...]) -> Found | None:
-    found = (columns.find(name) for name in names)
-    return next((each for each in found if each is not None and not each.is_nested), None)
+    targets = (columns.find(name) for name in names)
+    return next((target for target in targets if target is not None and not target.is_nested), None)
 
 
-def _demand(found: Found | None, what: str, names: tuple[str, ...], source: LogSource) -> None:
-    if found is None:
+def _demand(target: Found | None, what: str, names: tuple[str, ...], source: LogSource) -> None:
+    if target is None:
         msg = (
             f"the log source ({source}) asks for the {what} of events, and they have none of the"
             f" columns {', '.join(names)}; load the rules with restrict='auto' or False"

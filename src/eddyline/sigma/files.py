@@ -78,23 +78,23 @@ def contents(source: Source | Sequence[Source]) -> list[Content]:
     if not several:
         msg = f"no rules: an empty list was given; {_WANTED}"
         raise SourceError(msg)
-    found: dict[str, Content] = {}
-    for each in several:
-        if not isinstance(each, str | Path):
-            msg = f"no rules: {each!r:.60} is no text and no path; {_WANTED}"
+    by_path: dict[str, Content] = {}
+    for item in several:
+        if not isinstance(item, str | Path):
+            msg = f"no rules: {item!r:.60} is no text and no path; {_WANTED}"
             raise SourceError(msg)
-        if isinstance(each, str) and not each.strip():
+        if isinstance(item, str) and not item.strip():
             # The empty path is the current folder, which nobody means by it.
-            msg = f"no rules: {each!r} is no name of a file or folder; {_WANTED}"
+            msg = f"no rules: {item!r} is no name of a file or folder; {_WANTED}"
             raise SourceError(msg)
-        if isinstance(each, str) and "\n" in each:
-            found[f"text {len(found)}"] = Content("", each.encode("utf-8", "surrogatepass"))
+        if isinstance(item, str) and "\n" in item:
+            by_path[f"text {len(by_path)}"] = Content("", item.encode("utf-8", "surrogatepass"))
             continue
-        for path in _files(Path(each)):
+        for path in _files(Path(item)):
             key = str(path.resolve())
-            if key not in found:
-                found[key] = Content(str(path), _read(path))
-    return list(found.values())
+            if key not in by_path:
+                by_path[key] = Content(str(path), _read(path))
+    return list(by_path.values())
 
 
 def documents(text: str) -> Iterator[Document]:
@@ -115,8 +115,8 @@ def documents(text: str) -> Iterator[Document]:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        files = sorted(each for each in path.rglob("*") if each.suffix.lower() in SUFFIXES)
-        files = [each for each in files if each.is_file()]
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+        files = [file for file in files if file.is_file()]
         if not files:
             msg = f"no rules in folder {path}: it has no file that ends in {' or '.join(SUFFIXES)}"
             raise SourceError(msg, path=str(path))
@@ -236,84 +236,88 @@ class RuleFolder:
         with self._lock:
             if self._clock() - self._looked_at < self._every_s:
                 return []
-            before, told = self._files, {str(self.path): ""}
+            before, reasons = self._files, {str(self.path): ""}
             try:
-                found = self._settled()
+                states = self._settled()
             except OSError as error:  # what cannot be seen has not gone
-                return self._told(
+                return self._new_troubles(
                     {str(self.path): f"{self.path} cannot be read: {error}"}, batch_id
                 )
             finally:
                 self._looked_at = self._clock()
-            if found is None:
+            if states is None:
                 return []
-            if not found:
-                told[str(self.path)] = f"{self.path} has no rules any more"
-            elif found != before:
-                told = self._take_in(store, before, found)
-            return self._told(told, batch_id)
+            if not states:
+                reasons[str(self.path)] = f"{self.path} has no rules any more"
+            elif states != before:
+                reasons = self._take_in(store, before, states)
+            return self._new_troubles(reasons, batch_id)
 
     def _settled(self) -> dict[str, FileState] | None:
         """Return the files once two looks agree; None if they go on changing."""
-        found = scan(self.path, self._files)
-        if found == self._files:
-            return found
+        states = scan(self.path, self._files)
+        if states == self._files:
+            return states
         for _ in range(MOST_LOOKS):
             self._sleep(SETTLE_S)
-            again = scan(self.path, found)
-            if again == found:
-                return found
-            found = again
+            again = scan(self.path, states)
+            if again == states:
+                return states
+            states = again
         return None
 
     def _take_in(
-        self, store: RuleStore, before: Mapping[str, FileState], found: Mapping[str, FileState]
+        self, store: RuleStore, before: Mapping[str, FileState], states: Mapping[str, FileState]
     ) -> dict[str, str]:
         """Put the rules of changed files in the set, and take those of others out.
 
         Returns:
             Why something was not taken in, by file; "" where all was.
         """
-        gone = before.keys() - found.keys()
+        gone = before.keys() - states.keys()
         # Of files that are one by links, or alike, one alone may be read: another has its place.
-        left = {each.digest for path, each in before.items() if _digest(found, path) != each.digest}
+        digests_before = {
+            state.digest for path, state in before.items() if _digest(states, path) != state.digest
+        }
         changed = [
             path
-            for path, each in found.items()
-            if _digest(before, path) != each.digest or each.digest in left
+            for path, state in states.items()
+            if _digest(before, path) != state.digest or state.digest in digests_before
         ]
-        if any(each.is_wide for each in (*before.values(), *found.values())):
-            changed = [*found] if changed or gone else []
-        told = {str(self.path): "", **dict.fromkeys(gone, "")}
+        if any(state.is_wide for state in (*before.values(), *states.values())):
+            changed = [*states] if changed or gone else []
+        reasons = {str(self.path): "", **dict.fromkeys(gone, "")}
         if changed:
             try:
-                told |= self._read_anew(store, changed, found, gone)
+                reasons |= self._read_anew(store, changed, states, gone)
             except EddylineError as error:  # such as that a file has gone meanwhile
                 return {str(self.path): error.message}
-        self._files = dict(found)
+        self._files = dict(states)
         _leave(store, {name for name, path in _owners(store).items() if path in gone}, gone)
-        return told
+        return reasons
 
     def _read_anew(
         self,
         store: RuleStore,
         paths: list[str],
-        found: Mapping[str, FileState],
+        states: Mapping[str, FileState],
         gone: Collection[str],
     ) -> dict[str, str]:
         """Read files and put their rules in the set; all of them if names are taken by others."""
         read = self._read([*paths])
         others = {*store.now()[1]} - _names(store, {*paths, *gone})
-        if any(each.name in others for each in read.sources):
-            paths = [*found]
+        if any(rule.name in others for rule in read.sources):
+            paths = [*states]
             read = self._read([*paths])
-        told = _put(store, read, paths, gone)
-        now = {each.text for each in read.correlations}
+        reasons = _put(store, read, paths, gone)
+        now = {correlation.text for correlation in read.correlations}
         if now and now != self.correlations:
-            told[CORRELATIONS] = f"{self.path}: correlations change when the query is started anew"
-        return told
+            reasons[CORRELATIONS] = (
+                f"{self.path}: correlations change when the query is started anew"
+            )
+        return reasons
 
-    def _told(self, whys: Mapping[str, str], batch_id: int) -> list[JournalEntry]:
+    def _new_troubles(self, whys: Mapping[str, str], batch_id: int) -> list[JournalEntry]:
         """Return what was not taken in and is not known yet, and warn of it."""
         new = {path: why for path, why in whys.items() if why and self._troubles.get(path) != why}
         kept = {path: why for path, why in self._troubles.items() if path not in whys}
@@ -327,7 +331,7 @@ class RuleFolder:
         ]
 
 
-def scan(path: Path, known: Mapping[str, FileState]) -> dict[str, FileState]:
+def scan(path: Path, before: Mapping[str, FileState]) -> dict[str, FileState]:
     """Return the files of a folder, or a file; what goes meanwhile is left out.
 
     Those whose time and size are known are not read.
@@ -337,10 +341,10 @@ def scan(path: Path, known: Mapping[str, FileState]) -> dict[str, FileState]:
     """
     files = [path]
     if path.is_dir():
-        inner = (Path(name, each) for name, _, names in _walk(path) for each in names)
-        rules = (each for each in inner if each.suffix.lower() in SUFFIXES)
-        files = sorted(each for each in rules if not each.name.startswith(TEMPORARY))
-    return {str(each): state for each in files if (state := _state(each, known)) is not None}
+        inner = (Path(name, file_name) for name, _, names in _walk(path) for file_name in names)
+        rules = (file for file in inner if file.suffix.lower() in SUFFIXES)
+        files = sorted(file for file in rules if not file.name.startswith(TEMPORARY))
+    return {str(file): state for file in files if (state := _state(file, before)) is not None}
 
 
 def _walk(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -353,10 +357,10 @@ def _walk(path: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     return os.walk(path, onerror=failed)
 
 
-def _state(path: Path, known: Mapping[str, FileState]) -> FileState | None:
+def _state(path: Path, states_before: Mapping[str, FileState]) -> FileState | None:
     try:
         seen = path.stat()
-        before = known.get(str(path))
+        before = states_before.get(str(path))
         if before and (before.mtime_ns, before.n_bytes) == (seen.st_mtime_ns, seen.st_size):
             return before
         if not stat.S_ISREG(seen.st_mode):  # such as a pipe, which may never end
@@ -377,7 +381,11 @@ def _digest(files: Mapping[str, FileState], path: str) -> bytes | None:
 def _owners(store: RuleStore) -> dict[str, str]:
     """Return the files of the rules of a set, by their names; of those that came from files."""
     _, sources = store.now()
-    return {name: str(each.info["path"]) for name, each in sources.items() if each.info.get("path")}
+    return {
+        name: str(source.info["path"])
+        for name, source in sources.items()
+        if source.info.get("path")
+    }
 
 
 def _names(store: RuleStore, paths: Collection[str]) -> set[str]:
@@ -389,35 +397,35 @@ def _put(
     store: RuleStore, read: SigmaRules, paths: Sequence[str], gone: Collection[str]
 ) -> dict[str, str]:
     """Put the rules of files in a set, of each file all or none; returns why not, by file."""
-    known = {each.reason for each in store.unread}
-    told: dict[str, str] = {}
+    known_reasons = {refused.reason for refused in store.unread}
+    reasons: dict[str, str] = {}
     for skipped in read.skipped:
-        if skipped.reason not in known:
-            told.setdefault(skipped.path, skipped.reason)
-    stay = {path for path in paths if path in told and _names(store, [path])}
+        if skipped.reason not in known_reasons:
+            reasons.setdefault(skipped.path, skipped.reason)
+    stay = {path for path in paths if path in reasons and _names(store, [path])}
     done = [path for path in paths if path not in stay]
     taken = {*store.now()[1]} - _names(store, {*done, *gone})
     rules: dict[str, dict[str, SigmaRule]] = {path: {} for path in done}
-    for each in read.sources:
-        if each.info["path"] in rules:
-            rules[str(each.info["path"])][each.name] = each
+    for rule in read.sources:
+        if rule.info["path"] in rules:
+            rules[str(rule.info["path"])][rule.name] = rule
     for path in done:
         if clash := sorted(rules[path].keys() & taken):
-            told[path] = f"{path}: another rule of the set is called {clash[0]!r}"
+            reasons[path] = f"{path}: another rule of the set is called {clash[0]!r}"
         else:
-            told[path] = _why_not(store, rules[path], path) or told.get(path, "")
+            reasons[path] = _why_not(store, rules[path], path) or reasons.get(path, "")
     had = {path: _names(store, [path]) - {*rules[path]} for path in done}
-    fine = [path for path in done if not told[path]]
-    unread = {each.path for each in read.skipped}
+    fine = [path for path in done if not reasons[path]]
+    unread = {refused.path for refused in read.skipped}
     gone_rules = {name for path in fine for name in had[path]}
     _leave(store, gone_rules, [path for path in fine if path not in unread])
-    return told
+    return reasons
 
 
 def _why_not(store: RuleStore, rules: Mapping[str, SigmaRule], path: str) -> str:
     """Put the rules of a file in the set, or return why they are not; "" if they are."""
     _, now = store.now()
-    new = {name: each for name, each in rules.items() if _has_changed(now.get(name), each)}
+    new = {name: rule for name, rule in rules.items() if _has_changed(now.get(name), rule)}
     try:
         store.put(new)
     except EddylineError as error:  # one does not fit the columns of a stream
@@ -433,7 +441,7 @@ def _has_changed(before: RuleSource | None, after: RuleSource) -> bool:
 def _leave(store: RuleStore, names: Collection[str], paths: Collection[str]) -> None:
     """Take rules out of the set, and what could not be read of some files."""
     _, now = store.now()
-    unread = {each.name for each in store.unread if getattr(each, "path", "") in paths}
-    found = [*names, *(name for name in unread if name not in now)]
-    if found:
-        store.remove(found)
+    unread = {rule.name for rule in store.unread if getattr(rule, "path", "") in paths}
+    gone = [*names, *(name for name in unread if name not in now)]
+    if gone:
+        store.remove(gone)

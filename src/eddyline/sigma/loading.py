@@ -119,20 +119,24 @@ def load(
             every_s=every_s(watch),
         )
         source = followed.files or source
-    found = read(source, pipeline, **how, cache=cache, on_error=on_error)
-    if found.skipped:
-        n_rules = len(found.sources) + len(found.correlations) + len(found.skipped)
+    sigma_rules = read(source, pipeline, **how, cache=cache, on_error=on_error)
+    if sigma_rules.skipped:
+        n_rules = (
+            len(sigma_rules.sources) + len(sigma_rules.correlations) + len(sigma_rules.skipped)
+        )
         msg = (
-            f"{len(found.skipped):,} of {n_rules:,} Sigma rules do not run; see .skipped of the "
-            f"set. The first: {found.skipped[0].reason}"
+            f"{len(sigma_rules.skipped):,} of {n_rules:,} Sigma rules do not run; see .skipped of "
+            f"the set. The first: {sigma_rules.skipped[0].reason}"
         )
         warnings.warn(msg, EddylineWarning, stacklevel=2)
     options = {**options, "on_error": on_error, "name": name, "functions": functions}
-    made = RuleSet.of(found.sources, found.skipped, correlations=found.correlations, **options)
+    rule_set = RuleSet.of(
+        sigma_rules.sources, sigma_rules.skipped, correlations=sigma_rules.correlations, **options
+    )
     if followed is not None:
-        followed.correlations = {each.text for each in found.correlations}
-        made.store.follower = followed
-    return made
+        followed.correlations = {correlation.text for correlation in sigma_rules.correlations}
+        rule_set.store.follower = followed
+    return rule_set
 
 
 def _watched(source: Source | Sequence[Source]) -> Path:
@@ -170,8 +174,8 @@ def load_rules(
         return load(path, name=name, functions=functions, **options)
     try:
         # Not by msgspec: of two rules with one name it takes the last.
-        given = json.loads(path.read_bytes(), object_pairs_hook=_without_repeats)
-        rules = {name: _json_rule(each) for name, each in given.items()}
+        conditions = json.loads(path.read_bytes(), object_pairs_hook=_without_repeats)
+        rules = {name: _json_rule(condition) for name, condition in conditions.items()}
     except RecursionError as error:
         msg = f"cannot read rules from {path}: it is nested too deeply; write texts or flat objects"
         raise SourceError(msg, path=str(path)) from error
@@ -186,22 +190,22 @@ def load_rules(
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
         msg = f"{twice!r} stands there twice"
         raise ValueError(msg)
-    return made
+    return mapping
 
 
-def _json_rule(given: Any) -> str | Rule:
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, dict):
-        msg = f"a rule is a text or an object, got {given!r:.60}"
+def _json_rule(value: Any) -> str | Rule:
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict):
+        msg = f"a rule is a text or an object, got {value!r:.60}"
         raise TypeError(msg)
-    made = msgspec.convert(given, type=_JsonRule)
-    return Rule(made.condition, level=made.level, tags=made.tags, title=made.title)
+    rule = msgspec.convert(value, type=_JsonRule)
+    return Rule(rule.condition, level=rule.level, tags=rule.tags, title=rule.title)
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
@@ -231,15 +235,15 @@ def read(
         msg = f"on_error is 'skip' or 'raise', not {on_error!r}"
         raise OptionError(msg, on_error=on_error)
     check_pysigma()
-    found = _read(source, pipeline, cache, progress)
-    if found.skipped and on_error == "raise":
-        reasons = "\n".join(f"  {each.reason}" for each in found.skipped[:SHOWN_REASONS])
-        rest = len(found.skipped) - SHOWN_REASONS
+    sigma_rules = _read(source, pipeline, cache, progress)
+    if sigma_rules.skipped and on_error == "raise":
+        reasons = "\n".join(f"  {rule.reason}" for rule in sigma_rules.skipped[:SHOWN_REASONS])
+        rest = len(sigma_rules.skipped) - SHOWN_REASONS
         more = f"\n  and {rest} more" if rest > 0 else ""
-        msg = f"{len(found.skipped)} Sigma rules do not run:\n{reasons}{more}"
-        raise QueryError(msg, rules=tuple(each.name for each in found.skipped))
-    sources = tuple(each.read_as(reading) for each in found.sources)
-    return SigmaRules(sources, found.skipped, found.correlations)
+        msg = f"{len(sigma_rules.skipped)} Sigma rules do not run:\n{reasons}{more}"
+        raise QueryError(msg, rules=tuple(rule.name for rule in sigma_rules.skipped))
+    sources = tuple(rule.read_as(reading) for rule in sigma_rules.sources)
+    return SigmaRules(sources, sigma_rules.skipped, sigma_rules.correlations)
 
 
 def check_pysigma() -> None:
@@ -265,10 +269,10 @@ def _read(
         return kept
     from eddyline.sigma.reading import read_contents  # noqa: PLC0415 - pySigma loads slowly
 
-    found = read_contents(files, _pipeline(pipeline), progress)
+    sigma_rules = read_contents(files, _pipeline(pipeline), progress)
     if key is not None:
-        keep(key, found)
-    return found
+        keep(key, sigma_rules)
+    return sigma_rules
 
 
 def _versions() -> tuple[str, ...]:
@@ -292,18 +296,18 @@ def _pipeline(
     if not pipeline:
         return None
     whole = PySigmaPipeline()
-    for number, each in enumerate(pipeline, 1):
+    for number, part in enumerate(pipeline, 1):
         # A sum takes the items out of its pipelines, so sum copies.
-        if isinstance(each, PySigmaPipeline):
-            whole += _copied(each)
-        elif isinstance(each, Mapping):
-            whole += _pipeline_of(copy.deepcopy(dict(each)), f"number {number}")
-        elif isinstance(each, str | Path):
-            whole += _pipeline_file(Path(each))
+        if isinstance(part, PySigmaPipeline):
+            whole += _copied(part)
+        elif isinstance(part, Mapping):
+            whole += _pipeline_of(copy.deepcopy(dict(part)), f"number {number}")
+        elif isinstance(part, str | Path):
+            whole += _pipeline_file(Path(part))
         else:
             msg = (
                 "a pipeline is a ProcessingPipeline of pySigma's, a mapping of what its YAML says, "
-                f"or the path of its YAML, not {each!r:.60}"
+                f"or the path of its YAML, not {part!r:.60}"
             )
             raise OptionError(msg)
     return whole
@@ -350,9 +354,9 @@ def key_of(contents: Iterable[Content], versions: Iterable[str]) -> str:
     Paths count, as errors and ``info`` show them; versions are those of all that reads rules.
     """
     digest = hashlib.sha256(repr((FORMAT, sys.version_info[:3], *versions)).encode())
-    for each in contents:
-        path = each.path.encode("utf-8", "surrogateescape")
-        for part in (path, each.data):
+    for content in contents:
+        path = content.path.encode("utf-8", "surrogateescape")
+        for part in (path, content.data):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return digest.hexdigest()

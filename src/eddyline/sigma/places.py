@@ -1,4 +1,4 @@
-"""What the text of a rule may do to its reader, and the place of a fault in its file.
+"""Limits on the text of rules, and the lines of faults in it.
 
 *Bodies.* Rules are data from strangers, and may be written to hang the reader. A few lines of
 aliases can expand to more text than a machine can hold. Readers of rules expand aliases, because
@@ -106,14 +106,14 @@ class _Key:
 
 def yaml_fault(text: str, error: Exception) -> Fault:
     """Return the reason why a text is no YAML."""
-    marks = [getattr(error, f"{each}_mark", None) for each in ("problem", "context")]
+    marks = [getattr(error, f"{kind}_mark", None) for kind in ("problem", "context")]
     lines = [mark.line + 1 for mark in marks if mark is not None]
     if not lines:
         return Fault(f"not YAML: {error}", _repeated(text))
     # What is never closed is missed behind the last line.
     line = min(lines[0], max(1, len(text.splitlines())))
-    said = [getattr(error, "context", None), getattr(error, "problem", None)]
-    return Fault(f"not YAML: {' '.join(part for part in said if part)}", line)
+    texts = [getattr(error, "context", None), getattr(error, "problem", None)]
+    return Fault(f"not YAML: {' '.join(part for part in texts if part)}", line)
 
 
 def fault(text: str, error: Exception) -> Fault:
@@ -123,8 +123,8 @@ def fault(text: str, error: Exception) -> Fault:
     tests = () if isinstance(error, EddylineError) else _tests(root)
     refused = next((key for key in tests if _refusal(key) == reason), None)
     if refused is not None:
-        of = f"field {refused.field!r}: " if refused.field else ""
-        return Fault(of + _worded(reason, refused), refused.line)
+        prefix = f"field {refused.field!r}: " if refused.field else ""
+        return Fault(prefix + _worded(reason, refused), refused.line)
     facts = error.facts if isinstance(error, EddylineError) else {}
     if "field" in facts:
         # Of several tests of a field, which one is refused is not known.
@@ -132,8 +132,8 @@ def fault(text: str, error: Exception) -> Fault:
         return Fault(_worded(reason), lines.pop() if len(lines) == 1 else None)
     part = _part(error, facts)
     # What is missing has no line, but what it is missing in has.
-    known = (line_of(text, *part[:length]) for length in range(len(part), 0, -1))
-    return Fault(_worded(reason), next((line for line in known if line is not None), None))
+    line_numbers = (line_of(text, *part[:length]) for length in range(len(part), 0, -1))
+    return Fault(_worded(reason), next((line for line in line_numbers if line is not None), None))
 
 
 def message(error: Exception) -> str:
@@ -153,10 +153,10 @@ def line_of(text: str, *path: str) -> int | None:
     """
     node, line = _root(text), None
     for name in path:
-        found = next((key for key in _keys(node) if key.text == name), None)
-        if found is None:
+        entry = next((key for key in _keys(node) if key.text == name), None)
+        if entry is None:
             return None
-        node, line = found.value, found.line
+        node, line = entry.value, entry.line
     return line
 
 
@@ -180,9 +180,13 @@ def _worded(reason: str, key: _Key | None = None) -> str:
     """Return a reason that calls modifiers what the rule calls them."""
     written = key.text.split("|")[1:] if key else []
     names = dict(reverse_modifier_mapping)
-    names |= {modifier_mapping[each].__name__: each for each in written if each in modifier_mapping}
-    said = _CLASS.sub(lambda found: f"'{names.get(found[1], found[1])}'", reason)
-    return said.replace("incompatible to value type of", "does not fit the value")
+    names |= {
+        modifier_mapping[modifier].__name__: modifier
+        for modifier in written
+        if modifier in modifier_mapping
+    }
+    words = _CLASS.sub(lambda match: f"'{names.get(match[1], match[1])}'", reason)
+    return words.replace("incompatible to value type of", "does not fit the value")
 
 
 def _refusal(key: _Key) -> str | None:
@@ -228,19 +232,19 @@ def _tests(root: yaml.Node | None) -> Iterator[_Key]:
 
 
 def _below(node: yaml.Node) -> Iterator[_Key]:
-    for each in node.value if isinstance(node, yaml.SequenceNode) else [node]:
-        yield from _keys(each)
+    for child in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+        yield from _keys(child)
 
 
 def _repeated(text: str) -> int | None:
     """Return the line on which a key stands for the second time in its mapping."""
     waiting = [_root(text)]
-    known: set[int] = set()  # a node can stand below itself, by an alias
+    visited: set[int] = set()  # a node can stand below itself, by an alias
     while waiting:
         node = waiting.pop()
-        if id(node) in known:
+        if id(node) in visited:
             continue
-        known.add(id(node))
+        visited.add(id(node))
         seen: set[str] = set()
         for key in _keys(node):
             if key.text in seen:
@@ -303,18 +307,18 @@ def _fields_within(tests: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(tests, dict):
         yield from tests.items()
     elif isinstance(tests, list):
-        for each in tests:
-            yield from _fields_within(each)
+        for test in tests:
+            yield from _fields_within(test)
 
 
 def _check_chain(field: str, path: tuple[str, ...]) -> None:
     """Raise QueryError if the modifiers of a field multiply its texts too often."""
     name, *chain = field.split("|")
-    growing = [each for each in chain if each in _GROWTH]
+    growing = [modifier for modifier in chain if modifier in _GROWTH]
     if "windash" in growing[1:]:
         msg = f"field {name!r}: 'windash' finds no dash behind {growing[0]!r}; write it first"
         raise QueryError(msg, part=path)
-    if prod(_GROWTH[each] for each in growing) > MAX_GROWTH:
+    if prod(_GROWTH[modifier] for modifier in growing) > MAX_GROWTH:
         shown = "|".join(growing)
         msg = f"field {name!r}: modifiers {shown:.60} make more than {MAX_GROWTH} times its text"
         raise QueryError(msg, part=path)
@@ -329,14 +333,14 @@ def texts_of_dashes(field: str, value: Any) -> int:
     if "windash" not in field.split("|")[1:]:
         return 0
     values = value if isinstance(value, list) else [value]
-    return sum(_N_DASHES ** len(_DASH.findall(str(each))) for each in values)
+    return sum(_N_DASHES ** len(_DASH.findall(str(text))) for text in values)
 
 
 class _Utf16(modifiers.SigmaUTF16Modifier):
     """The text in UTF-16 behind its byte order mark, as bytes; pySigma's mark is one of UTF-8."""
 
     def modify(self, val: SigmaString) -> SigmaString:
-        text = _BOM + b"".join(_text_of(each).encode("utf-16le") for each in val.s)
+        text = _BOM + b"".join(_text_of(part).encode("utf-16le") for part in val.s)
         return SigmaString.from_str(text.decode("utf-8", "surrogateescape"))
 
 
@@ -364,7 +368,7 @@ def _offset(text: bytes, n_before: int) -> str:
 
 
 def _bytes(value: SigmaString) -> bytes:
-    return "".join(_text_of(each) for each in value.s).encode("utf-8", "surrogateescape")
+    return "".join(_text_of(part) for part in value.s).encode("utf-8", "surrogateescape")
 
 
 def _text_of(part: Any) -> str:
@@ -386,8 +390,8 @@ def mend(detections: SigmaDetections) -> None:
     for item in items_of(detections):
         is_encoded = _BASE64_MODIFIERS.intersection(item.modifiers)
         if is_encoded and item.original_value is not None:
-            own = [_OWN.get(each, each) for each in item.modifiers]
-            item.value = SigmaDetectionItem(item.field, own, item.original_value.copy()).value
+            replaced = [_OWN.get(modifier, modifier) for modifier in item.modifiers]
+            item.value = SigmaDetectionItem(item.field, replaced, item.original_value.copy()).value
 
 
 def problems_of(detections: SigmaDetections) -> list[str]:
@@ -397,39 +401,39 @@ def problems_of(detections: SigmaDetections) -> list[str]:
 
 
 def _problem(item: SigmaDetectionItem) -> str | None:
-    of = f"field {item.field!r}" if item.field else "a keyword"
-    chain = [modifiers.reverse_modifier_mapping[each.__name__] for each in item.modifiers]
-    wide = next((each for each in chain if each in _WIDE), None)
+    place = f"field {item.field!r}" if item.field else "a keyword"
+    chain = [modifiers.reverse_modifier_mapping[modifier.__name__] for modifier in item.modifiers]
+    wide = next((modifier for modifier in chain if modifier in _WIDE), None)
     if wide is not None and {*_BASE64}.isdisjoint(chain[chain.index(wide) :]):
-        return f"{of}: {wide!r} is for Base64; write 'base64offset|contains' behind it"
+        return f"{place}: {wide!r} is for Base64; write 'base64offset|contains' behind it"
     if not item.field:
         return None
     if "base64offset" in chain and _PARTS.isdisjoint(chain):
-        return f"{of}: 'base64offset' finds a part of a text; write 'contains' behind it"
+        return f"{place}: 'base64offset' finds a part of a text; write 'contains' behind it"
     if item.value_linking is ConditionAND:
-        values = [each for each in item.value if isinstance(each, SigmaString | SigmaNumber)]
-        plain = {str(each).lower() for each in values if not _is_pattern(each)}
+        values = [value for value in item.value if isinstance(value, SigmaString | SigmaNumber)]
+        plain = {str(value).lower() for value in values if not _is_pattern(value)}
         if len(plain) > 1:
-            return f"{of}: 'all' asks one value to equal several; write 'contains|all'"
+            return f"{place}: 'all' asks one value to equal several; write 'contains|all'"
     return None
 
 
 def _is_pattern(value: Any) -> bool:
-    return isinstance(value, SigmaString) and any(not isinstance(each, str) for each in value.s)
+    return isinstance(value, SigmaString) and any(not isinstance(part, str) for part in value.s)
 
 
 def items_of(detections: SigmaDetections) -> Iterator[SigmaDetectionItem]:
     """Yield the tests of a rule."""
-    for each in detections.detections.values():
-        yield from _items_within(each)
+    for detection in detections.detections.values():
+        yield from _items_within(detection)
 
 
 def _items_within(detection: SigmaDetection) -> Iterator[SigmaDetectionItem]:
-    for each in detection.detection_items:
-        if isinstance(each, SigmaDetectionItem):
-            yield each
+    for item in detection.detection_items:
+        if isinstance(item, SigmaDetectionItem):
+            yield item
         else:
-            yield from _items_within(each)
+            yield from _items_within(item)
 
 
 MAX_DEPTH = 64
@@ -491,7 +495,7 @@ def read_yaml(text: str, loader: type[Any], allowance: Allowance) -> tuple[Any, 
         if root is None:
             return None, 0
         # Without an anchor there is no alias.
-        size = _Sizes().of(root, 1)[0] if "&" in text else len(text)
+        size = _Sizes().size_and_height(root, 1)[0] if "&" in text else len(text)
         if _LONG_NUMBER.search(text):
             _check_numbers(root)
         if not allowance.spend(size):
@@ -545,7 +549,7 @@ class _Sizes:
     def __init__(self) -> None:
         self._sizes: dict[int, tuple[int, int]] = {}
 
-    def of(self, node: yaml.Node, level: int) -> tuple[int, int]:
+    def size_and_height(self, node: yaml.Node, level: int) -> tuple[int, int]:
         """Return size and height of a node that stands on a level, from 1."""
         if isinstance(node, yaml.ScalarNode):
             return 1 + len(node.value), 0
@@ -553,7 +557,7 @@ class _Sizes:
         if measures is None and level <= MAX_DEPTH:
             size = height = 0
             for part in _parts(node):
-                part_size, part_height = self.of(part, level + 1)
+                part_size, part_height = self.size_and_height(part, level + 1)
                 size += part_size
                 height = max(height, part_height)
             measures = self._sizes[id(node)] = size + 1, height + 1
@@ -574,5 +578,5 @@ def _largest_key(root: yaml.Node) -> int | None:
     if not isinstance(root, yaml.MappingNode) or not root.value:
         return None
     sizes = _Sizes()
-    key, _ = max(root.value, key=lambda pair: sizes.of(pair[1], 2)[0])
+    key, _ = max(root.value, key=lambda pair: sizes.size_and_height(pair[1], 2)[0])
     return int(key.start_mark.line) + 1

@@ -1,8 +1,8 @@
-"""Reads the YAML of rules with pySigma, one document at a time: a bad one spoils no other.
+"""Reader of Sigma's YAML with pySigma, one document at a time.
 
-Rules become conditions of our own (``translation``), and correlations ``SigmaCorrelation``, once
-all documents are read and it is known what they refer to. Filters are applied to the rules that
-they name.
+A faulty document does not affect the others. Once all documents are read, rules become conditions
+of our own (``translation``) and correlations become ``SigmaCorrelation``. Filters are applied to
+the rules that they name.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ class Parsed:
         """Return the correlation under another name."""
         return replace(self, name=name)
 
-    def connect(self, known: Known) -> None:
+    def connect(self, look_up: Known) -> None:
         """Let pySigma's correlation know its rules, which pipelines may ask for."""
-        found = [SigmaRuleReference(each) for each in _references(self.rule)]
-        for reference in found:
-            reference.rule = known(reference.reference).rule
-        self.rule.referenced_rules = found
+        references = [SigmaRuleReference(name) for name in _references(self.rule)]
+        for reference in references:
+            reference.rule = look_up(reference.reference).rule
+        self.rule.referenced_rules = references
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +132,14 @@ class References:
     """Rules and correlations by what correlations call them: their ids and names."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[Referred]] = {}
+        self._referred: dict[str, list[Referred]] = {}
         self._refused: set[str] = set()
 
     def add(self, document: _Document, name: str, rule: PySigmaRule | SigmaCorrelationRule) -> None:
         """Take in what may be referred to."""
         referred = Referred(document.place.n_file, name, rule)
         for calling in dict.fromkeys(map(_calling_correlation, document.callings)):
-            self._known.setdefault(calling, []).append(referred)
+            self._referred.setdefault(calling, []).append(referred)
 
     def refuse(self, callings: Iterable[str]) -> None:
         """Take note of what does not run."""
@@ -151,22 +151,23 @@ class References:
 
     def of_file(self, n_file: int) -> Known:
         """Return what finds references of a file: in that file, and else in all."""
-        return lambda reference: self._found(reference, n_file)
+        return lambda reference: self._find(reference, n_file)
 
-    def _found(self, reference: str, n_file: int) -> Referred:
-        known = self._known.get(_calling_correlation(reference), [])
-        several = [each for each in known if each.n_file == n_file] or known
+    def _find(self, reference: str, n_file: int) -> Referred:
+        candidates = self._referred.get(_calling_correlation(reference), [])
+        several = [
+            candidate for candidate in candidates if candidate.n_file == n_file
+        ] or candidates
         if len(several) == 1:
             return several[0]
         if several:
-            names = ", ".join(each.name for each in several)
+            names = ", ".join(candidate.name for candidate in several)
             msg = f"it refers to {reference!r}, and there are several of that name: {names}"
         elif self.is_refused(reference):
             msg = f"it refers to {reference!r}, which does not run"
         else:
-            msg = (
-                f"it refers to a rule that is not there: {unknown('rule', reference, self._known)}"
-            )
+            choices = unknown("rule", reference, self._referred)
+            msg = f"it refers to a rule that is not there: {choices}"
         raise SigmaCorrelationRuleError(msg)
 
 
@@ -218,20 +219,20 @@ def _correlation_of(body: dict[str, Any]) -> SigmaCorrelationRule:
     return rule
 
 
-def _whole(given: Any) -> int:
+def _whole(number: Any) -> int:
     """Return the number of a comparison, which pySigma would round."""
-    text = str(given).strip()
+    text = str(number).strip()
     digits = text.removeprefix("-")
-    if isinstance(given, bool) or not (digits.isascii() and digits.isdigit()):
-        msg = f"{given!r} is not a whole number"
+    if isinstance(number, bool) or not (digits.isascii() and digits.isdigit()):
+        msg = f"{number!r} is not a whole number"
         raise SigmaCorrelationConditionError(msg)
     if int(digits) >= MAX_NUMBER:
-        msg = f"{given} is beyond the numbers that can be compared"
+        msg = f"{number} is beyond the numbers that can be compared"
         raise SigmaCorrelationConditionError(msg)
     return int(text)
 
 
-def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> SigmaCorrelation:
+def correlation_of(parsed: Parsed, look_up: Known, facts: Mapping[str, Any]) -> SigmaCorrelation:
     """Return our correlation, after pipelines.
 
     Raises:
@@ -242,7 +243,7 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
     references = _references(rule)
     _check_references(kind, references)
     tests, program = _condition(parsed, kind, references)
-    names = tuple(known(each).name for each in references)
+    names = tuple(look_up(reference).name for reference in references)
     length = rule.timespan.seconds * 1_000_000
     if length > MAX_SPAN:
         raise SigmaTimespanError(too_long(f"timespan {rule.timespan.spec!r:.60}"))
@@ -252,7 +253,7 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
         "rules": names,
         "group_by": group_by,
         "timespan": str(rule.timespan.spec),
-        "condition": _said(parsed),
+        "condition": _condition_text(parsed),
     }
     return SigmaCorrelation(
         name=parsed.name,
@@ -267,44 +268,51 @@ def correlation_of(parsed: Parsed, known: Known, facts: Mapping[str, Any]) -> Si
         group_by=group_by,
         fields=_fields(kind, rule.condition),
         aliases={
-            each.alias: {known(of.reference).name: str(field) for of, field in each.mapping.items()}
-            for each in rule.aliases
+            alias.alias: {
+                look_up(reference.reference).name: str(field)
+                for reference, field in alias.mapping.items()
+            }
+            for alias in rule.aliases
         },
         generate=bool(rule.generate),
     )
 
 
 def standing(
-    made: Sequence[SigmaCorrelation], rules: Collection[str]
+    correlations: Sequence[SigmaCorrelation], rules: Collection[str]
 ) -> tuple[tuple[SigmaCorrelation, ...], dict[str, SigmaError]]:
     """Return the correlations that refer to what runs alone, and why others do not run."""
-    by_name = {each.name: each for each in made}
+    by_name = {correlation.name: correlation for correlation in correlations}
     runs, before = set(rules), -1
     while len(runs) > before:
         before = len(runs)
-        runs.update(each.name for each in made if runs.issuperset(each.refers_to))
+        runs.update(
+            correlation.name
+            for correlation in correlations
+            if runs.issuperset(correlation.refers_to)
+        )
     why: dict[str, SigmaError] = {}
-    for each in made:
-        if each.name in runs:
+    for correlation in correlations:
+        if correlation.name in runs:
             continue
-        first = next(name for name in each.refers_to if name not in runs)
+        first = next(name for name in correlation.refers_to if name not in runs)
         msg = f"it refers to {first!r}, which does not run"
-        if each.name in _reached(by_name, each.name):
+        if correlation.name in _reached(by_name, correlation.name):
             msg = f"it refers to itself, by {first!r}"
-        why[each.name] = SigmaCorrelationRuleError(msg)
-    return tuple(each for each in made if each.name in runs), why
+        why[correlation.name] = SigmaCorrelationRuleError(msg)
+    return tuple(correlation for correlation in correlations if correlation.name in runs), why
 
 
 def _reached(by_name: Mapping[str, SigmaCorrelation], name: str) -> set[str]:
     """Return all that a correlation refers to, directly or by others."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [name]
     while waiting:
-        each = by_name.get(waiting.pop())
-        new = set() if each is None else set(each.refers_to) - found
-        found |= new
+        correlation = by_name.get(waiting.pop())
+        new = set() if correlation is None else set(correlation.refers_to) - names
+        names |= new
         waiting += new
-    return found
+    return names
 
 
 def _condition(
@@ -314,7 +322,7 @@ def _condition(
     condition = parsed.rule.condition
     if not isinstance(condition, SigmaExtendedCorrelationCondition):
         return parsed.tests, ()
-    places = {name: at for at, name in enumerate(references)}
+    places = {name: place for place, name in enumerate(references)}
     program = tuple(_program(condition.parsed, places))
     if kind != ORDERED:
         return (), program
@@ -329,7 +337,7 @@ def _condition(
 
 def _references(rule: SigmaCorrelationRule) -> tuple[str, ...]:
     if rule.rules is not None:
-        return tuple(str(each.reference) for each in rule.rules)
+        return tuple(str(reference.reference) for reference in rule.rules)
     condition = rule.condition
     assert isinstance(condition, SigmaExtendedCorrelationCondition)
     return tuple(condition.get_referenced_rules())
@@ -349,8 +357,8 @@ def _check_references(kind: str, references: Sequence[str]) -> None:
     twice = next(
         (
             name
-            for at, name in enumerate(references)
-            if name in references[0 if kind == TEMPORAL else max(0, at - 1) : at]
+            for place, name in enumerate(references)
+            if name in references[0 if kind == TEMPORAL else max(0, place - 1) : place]
         ),
         None,
     )
@@ -377,8 +385,8 @@ def _fields(kind: str, condition: Any) -> tuple[str, ...]:
     """Return the fields of a condition, of kinds that look at values."""
     if not kind.startswith("value_"):
         return ()
-    given = condition.fieldref
-    fields = (given,) if isinstance(given, str) else tuple(given)
+    field_names = condition.fieldref
+    fields = (field_names,) if isinstance(field_names, str) else tuple(field_names)
     if kind != "value_count" and len(fields) > 1:
         msg = f"{kind} is of one field, not of {', '.join(fields)}"
         raise SigmaCorrelationConditionError(msg)
@@ -392,11 +400,11 @@ def _program(node: Any, places: Mapping[str, int]) -> list[int]:
     if isinstance(node, CorrelationConditionNOT):
         return [*_program(node.args[0], places), NOT]
     op = AND if isinstance(node, CorrelationConditionAND) else OR
-    parts = [_program(each, places) for each in node.args]
+    parts = [_program(argument, places) for argument in node.args]
     return [*parts[0], *(code for part in parts[1:] for code in (*part, op))]
 
 
-def _said(parsed: Parsed) -> str:
+def _condition_text(parsed: Parsed) -> str:
     """Return the condition in words."""
     condition = parsed.rule.condition
     if isinstance(condition, SigmaExtendedCorrelationCondition):
@@ -436,8 +444,8 @@ class _Document:
     @property
     def callings(self) -> tuple[str, ...]:
         """What correlations can call it: its id and its name."""
-        found = (str(self.body.get(key) or "").strip() for key in ("id", "name"))
-        return tuple(each for each in found if each)
+        texts = (str(self.body.get(key) or "").strip() for key in ("id", "name"))
+        return tuple(text for text in texts if text)
 
     @property
     def title(self) -> str:
@@ -456,7 +464,7 @@ class _Reader:
     @property
     def skipped(self) -> tuple[SkippedSigmaRule, ...]:
         """The documents that cannot be used, by file and line."""
-        ordered = sorted(self._skipped, key=lambda each: (each[0].n_file, each[1]))
+        ordered = sorted(self._skipped, key=lambda entry: (entry[0].n_file, entry[1]))
         return tuple(rule for _, _, rule in ordered)
 
     def documents(self, content: Content, n_file: int) -> list[_Document]:
@@ -467,41 +475,41 @@ class _Reader:
         except UnicodeDecodeError as error:
             self.skip(stem, Place(content.path, n_file), Fault(f"not UTF-8: {error}"), "")
             return []
-        found = []
+        read_documents = []
         parts = list(documents(text))
         allowance = Allowance(len(text))
-        for number, each in enumerate(parts, 1):
-            place = Place(content.path, n_file, each.line, number, len(parts))
+        for number, part in enumerate(parts, 1):
+            place = Place(content.path, n_file, part.line, number, len(parts))
             try:
-                body, size = read_yaml(each.text, SigmaYAMLLoader, allowance)
+                body, size = read_yaml(part.text, SigmaYAMLLoader, allowance)
                 if isinstance(body, dict):
-                    document = _Document(body, each.text, content.path, stem, place, size)
+                    document = _Document(body, part.text, content.path, stem, place, size)
                     document.check()
-                    found.append(document)
+                    read_documents.append(document)
                 elif body is not None:
-                    self.skip(stem, place, Fault("not a rule, which is a mapping"), each.text)
+                    self.skip(stem, place, Fault("not a rule, which is a mapping"), part.text)
             except QueryError as error:
                 refused = Fault(error.message, error.facts.get("line"))
-                self.skip(stem, place, refused, each.text)
+                self.skip(stem, place, refused, part.text)
             except Exception as error:  # noqa: BLE001 - strange YAML raises almost anything
-                self.skip(stem, place, yaml_fault(each.text, error), each.text)
-        if any("action" in each.body for each in found):
-            return self._merged(found, allowance)
-        return found
+                self.skip(stem, place, yaml_fault(part.text, error), part.text)
+        if any("action" in item.body for item in read_documents):
+            return self._merged(read_documents, allowance)
+        return read_documents
 
-    def _merged(self, found: Sequence[_Document], allowance: Allowance) -> list[_Document]:
+    def _merged(self, file_documents: Sequence[_Document], allowance: Allowance) -> list[_Document]:
         """Return the rules of a file whose documents build on each other (``action:``)."""
         shared = before = _Document({}, "", "", "", Place(""))
         rules = []
-        for each in found:
-            body = copy.deepcopy(each.body)
+        for document in file_documents:
+            body = copy.deepcopy(document.body)
             action = body.pop("action", None)
             if action == "global":
-                shared = before = replace(each, body=body)
+                shared = before = replace(document, body=body)
             elif action == "reset":
                 shared = replace(shared, body={}, size=0)
             elif action is None and "correlation" in body:
-                rules.append(each)  # what rules have in common is none of its
+                rules.append(document)  # what rules have in common is none of its
             elif action in (None, "repeat"):
                 base = before if action else shared
                 if not allowance.spend(base.size):
@@ -509,18 +517,18 @@ class _Reader:
                         f"the text that it shares with others expands the file to more than "
                         f"{allowance.size:,} characters; put the documents in several files"
                     )
-                    self.leave_out(each, msg)
+                    self.leave_out(document, msg)
                     continue
                 parts = copy.deepcopy(base.body), body
                 try:
                     whole = deep_dict_update(*(parts if action else reversed(parts)))
                 except Exception as error:  # noqa: BLE001 - a part may be anything
-                    self.leave_out(each, error)
+                    self.leave_out(document, error)
                     continue
-                before = replace(each, body=whole, size=base.size + each.size)
+                before = replace(document, body=whole, size=base.size + document.size)
                 rules.append(before)
             else:
-                self.leave_out(each, f"unknown action {action!r:.60}", "action")
+                self.leave_out(document, f"unknown action {action!r:.60}", "action")
         return rules
 
     def parsed(self, document: _Document) -> PySigmaRule | SigmaFilter | Parsed | None:
@@ -545,13 +553,13 @@ class _Reader:
     ) -> SigmaRule | None:
         """Return our rule, or None if it asks for what does not exist."""
         try:
-            for each in filters:
-                _apply_filter(each, rule)
+            for sigma_filter in filters:
+                _apply_filter(sigma_filter, rule)
             if pipeline is not None:
                 pipeline.apply(rule)
             condition = condition_of(rule)
-            of = rule.logsource
-            source = LogSource(of.category, of.product, of.service)
+            log_source = rule.logsource
+            source = LogSource(log_source.category, log_source.product, log_source.service)
             events = {"logsource": str(source), "events": said(source)}
             info = _facts(rule, document.path) | events | {"fields": fields_of(condition)}
         except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
@@ -563,12 +571,12 @@ class _Reader:
         self, document: _Document, parsed: Parsed, pipeline: ProcessingPipeline | None
     ) -> SigmaCorrelation | None:
         """Return our correlation, or None if it asks for what does not exist."""
-        known = self.references.of_file(document.place.n_file)
+        look_up = self.references.of_file(document.place.n_file)
         try:
             if pipeline is not None:
-                parsed.connect(known)
+                parsed.connect(look_up)
                 pipeline.apply(parsed.rule)
-            return correlation_of(parsed, known, _facts(parsed.rule, document.path))
+            return correlation_of(parsed, look_up, _facts(parsed.rule, document.path))
         except Exception as error:  # noqa: BLE001 - pipelines are anybody's code
             self.leave_out(document, error)
             return None
@@ -577,8 +585,8 @@ class _Reader:
         """Note a rule that raised an error, or is not taken for what stands at a path of keys."""
         self.references.refuse(document.callings)
         text = document.text
-        found = Fault(why, line_of(text, *path)) if isinstance(why, str) else fault(text, why)
-        self.skip(document.name, document.place, found, text, document.title)
+        refusal = Fault(why, line_of(text, *path)) if isinstance(why, str) else fault(text, why)
+        self.skip(document.name, document.place, refusal, text, document.title)
 
     def check_filters(
         self,
@@ -592,13 +600,16 @@ class _Reader:
             for calling in (rule.id, rule.name):
                 if isinstance(calling, str | UUID):
                     by_calling.setdefault(str(calling), []).append(rule)
-        others = {each for document in correlations for each in document.callings}
+        others = {name for document in correlations for name in document.callings}
         for document, sigma_filter in filters:
             named = sigma_filter.filter.rules
             if isinstance(named, str):
                 continue
-            references = dict.fromkeys(each.reference for each in named)
-            whys = [self._why_idle(each, sigma_filter, by_calling, others) for each in references]
+            references = dict.fromkeys(reference.reference for reference in named)
+            whys = [
+                self._why_idle(reference, sigma_filter, by_calling, others)
+                for reference in references
+            ]
             reasons = [why for why in whys if why is not None]
             if reasons:
                 some = len(reasons) < len(whys)
@@ -625,10 +636,10 @@ class _Reader:
             return f"it names {reference!r}, which does not run"
         return f"it names a rule that is not there: {unknown('rule', reference, rules)}"
 
-    def skip(self, name: str, place: Place, found: Fault, text: str, title: str = "") -> None:
+    def skip(self, name: str, place: Place, refusal: Fault, text: str, title: str = "") -> None:
         """Note a rule that does not run."""
-        reason = f"{place.at(found.line)}: {' '.join(found.reason[:MAX_REASON].split())}"
-        line = place.first_line + (found.line or 1)
+        reason = f"{place.at(refusal.line)}: {' '.join(refusal.reason[:MAX_REASON].split())}"
+        line = place.first_line + (refusal.line or 1)
         self._skipped.append((place, line, SkippedSigmaRule(name, reason, text, title, place.path)))
 
 
@@ -639,7 +650,7 @@ def read_contents(
 ) -> SigmaRules:
     """Return the rules of files, with the pipeline applied, and why others do not run."""
     reader = _Reader()
-    known = list(contents)
+    files = list(contents)
     rules: list[tuple[_Document, PySigmaRule]] = []
     correlations: list[tuple[_Document, Parsed]] = []
     filters: list[tuple[_Document, SigmaFilter]] = []
@@ -655,25 +666,31 @@ def read_contents(
             elif parsed is not None:
                 rules.append((document, parsed))
         if progress is not None:
-            progress(number + 1, len(known))
+            progress(number + 1, len(files))
 
     with warnings.catch_warnings():
         # What Python thinks of a rule's regular expression helps nobody here.
         warnings.simplefilter("ignore")
-        made_of(parse, enumerate(known))
+        made_of(parse, enumerate(files))
         # Filters are for rules of any file, so they all have to be known first.
         documents_of_correlations = [document for document, _ in correlations]
         reader.check_filters(filters, [rule for _, rule in rules], documents_of_correlations)
-        applied = [each for _, each in filters]
-        found = made_of(lambda each: (each[0], reader.translated(*each, applied, pipeline)), rules)
-    named = _with_unique_names([(each, rule) for each, rule in found if rule is not None], reader)
+        applied = [sigma_filter for _, sigma_filter in filters]
+        translated = made_of(
+            lambda pair: (pair[0], reader.translated(*pair, applied, pipeline)), rules
+        )
+    named = _with_unique_names(
+        [(read_document, rule) for read_document, rule in translated if rule is not None], reader
+    )
     if not correlations:
         return SigmaRules(tuple(rule for _, rule in named), reader.skipped)
     read_by_pysigma = {id(document): rule for document, rule in rules}
     for document, rule in named:
         reader.references.add(document, rule.name, read_by_pysigma[id(document)])
-    made = _correlations(reader, correlations, {rule.name for _, rule in named}, pipeline)
-    return SigmaRules(tuple(rule for _, rule in named), reader.skipped, made)
+    standing_correlations = _correlations(
+        reader, correlations, {rule.name for _, rule in named}, pipeline
+    )
+    return SigmaRules(tuple(rule for _, rule in named), reader.skipped, standing_correlations)
 
 
 def _correlations(
@@ -684,16 +701,16 @@ def _correlations(
 ) -> tuple[SigmaCorrelation, ...]:
     """Return the correlations whose rules run, and note why others do not."""
     named = _with_unique_names(parsed, reader, rules)
-    for document, each in named:
-        reader.references.add(document, each.name, each.rule)
-    found = {}
-    for document, each in named:
-        made = reader.correlated(document, each, pipeline)
-        if made is not None:
-            found[each.name] = document, made
-    made_of_them, why_not = standing([each for _, each in found.values()], rules)
+    for document, item in named:
+        reader.references.add(document, item.name, item.rule)
+    translated = {}
+    for document, item in named:
+        translation = reader.correlated(document, item, pipeline)
+        if translation is not None:
+            translated[item.name] = document, translation
+    made_of_them, why_not = standing([correlation for _, correlation in translated.values()], rules)
     for name, error in why_not.items():
-        reader.leave_out(found[name][0], error)
+        reader.leave_out(translated[name][0], error)
     return made_of_them
 
 
@@ -719,15 +736,15 @@ def _rule_of(body: dict[str, Any]) -> PySigmaRule:
 def _filter_of(body: dict[str, Any]) -> SigmaFilter:
     """Return pySigma's filter; it refers to rules by texts."""
     check_fields({} if not isinstance(body["filter"], dict) else body["filter"])
-    made = SigmaFilter.from_dict(body, **_POLICY)
-    mend(made.filter)
-    named = [] if isinstance(made.filter.rules, str) else made.filter.rules
-    for each in named:
+    sigma_filter = SigmaFilter.from_dict(body, **_POLICY)
+    mend(sigma_filter.filter)
+    named = [] if isinstance(sigma_filter.filter.rules, str) else sigma_filter.filter.rules
+    for reference in named:
         # pySigma takes a number for the position of a rule.
-        if not isinstance(each.reference, str):
-            msg = f"'rules' of a filter are ids or names of rules; got {each.reference!r:.60}"
+        if not isinstance(reference.reference, str):
+            msg = f"'rules' of a filter are ids or names of rules; got {reference.reference!r:.60}"
             raise QueryError(msg, part=("filter", "rules"))
-    return made
+    return sigma_filter
 
 
 def _calling(reference: str) -> str:
@@ -738,13 +755,13 @@ def _calling(reference: str) -> str:
         return reference
 
 
-def _apply_filter(each: SigmaFilter, rule: PySigmaRule) -> None:
+def _apply_filter(sigma_filter: SigmaFilter, rule: PySigmaRule) -> None:
     """Apply a filter to a rule, with a copy of the filter's detections.
 
     pySigma gives the same objects to every rule, and pipelines change them in place.
     """
     before = set(rule.detection.detections)
-    each.apply_on_rule(rule)
+    sigma_filter.apply_on_rule(rule)
     for name, detection in rule.detection.detections.items():
         if name not in before:
             rule.detection.detections[name] = copy.deepcopy(detection)
@@ -777,14 +794,14 @@ def _word(value: Any) -> str | None:
 
 
 def _texts(values: Any) -> tuple[str, ...]:
-    return tuple(str(each) for each in values) if isinstance(values, list) else ()
+    return tuple(str(value) for value in values) if isinstance(values, list) else ()
 
 
 def _with_unique_names(
     rules: Sequence[tuple[_Document, NamedT]], reader: _Reader, taken: Collection[str] = ()
 ) -> list[tuple[_Document, NamedT]]:
     """Return the rules, the second called a as ``a#2``; one that repeats another is skipped."""
-    known: dict[str, tuple[_Document, NamedT]] = {}
+    by_name: dict[str, tuple[_Document, NamedT]] = {}
     seen: dict[str, dict[str, _Document]] = {}
     for document, rule in rules:
         earlier = seen.setdefault(rule.name, {})
@@ -794,7 +811,7 @@ def _with_unique_names(
             continue
         earlier[text] = document
         name, n_more = rule.name, max(2, len(earlier))
-        while name in known or name in taken:
+        while name in by_name or name in taken:
             name, n_more = f"{rule.name}#{n_more}", n_more + 1
-        known[name] = document, rule.named(name)
-    return list(known.values())
+        by_name[name] = document, rule.named(name)
+    return list(by_name.values())

@@ -128,8 +128,8 @@ class SigmaRule:
 
     def lacking(self, columns: Mapping[str, str]) -> tuple[str, ...]:
         """Return the fields that events with these columns lack."""
-        known = _columns(tuple(columns.items()))
-        return tuple(each for each in fields_of(self.condition) if known.find(each) is None)
+        event_columns = _columns(tuple(columns.items()))
+        return tuple(name for name in fields_of(self.condition) if event_columns.find(name) is None)
 
     def likely_columns(self, fields: Iterable[str], columns: Mapping[str, str]) -> dict[str, str]:
         """Return the likely columns of fields that events lack, by field."""
@@ -143,10 +143,10 @@ class SigmaRule:
             QueryError: a field is of a type that cannot be tested, or the log source is demanded
                 and the events do not tell it.
         """
-        known = _columns(tuple(columns.items()))
+        event_columns = _columns(tuple(columns.items()))
         try:
-            tree = Binder(known, self.reading.missing).node(self.condition)
-            return Rule(self.name, self._restricted(tree, known), self.text)
+            tree = Binder(event_columns, self.reading.missing).node(self.condition)
+            return Rule(self.name, self._restricted(tree, event_columns), self.text)
         except QueryError as error:
             msg = f"Sigma rule {self.name} ({self.info['path'] or 'text'}): {error.message}"
             raise type(error)(msg, rule=self.name) from error
@@ -214,37 +214,37 @@ class Binder:
     def _leaf(self, leaf: Leaf) -> Node:  # noqa: PLR0911 - a case, a return
         if leaf.field is None:
             return self._keyword(leaf)
-        found = self._columns.find(leaf.field)
+        target = self._columns.find(leaf.field)
         match leaf:
             case IsEmpty():
-                return Constant(True) if found is None else _is_null(found)
+                return Constant(True) if target is None else _is_null(target)
             case Exists(_, value):
-                if found is None:
+                if target is None:
                     return Constant(not value)
-                return Not(_is_null(found)) if value else _is_null(found)
-        if found is None:
+                return Not(_is_null(target)) if value else _is_null(target)
+        if target is None:
             return Constant(None)
-        if found.is_nested:
+        if target.is_nested:
             msg = (
-                f"field {leaf.field!r} is of type {found.type_text};"
+                f"field {leaf.field!r} is of type {target.type_text};"
                 " texts, numbers, booleans and times can be tested"
             )
             raise QueryError(msg)
         if isinstance(leaf, SameAs):
-            return self._same(found, leaf)
-        return test_of(found, leaf)
+            return self._same(target, leaf)
+        return test_of(target, leaf)
 
-    def _same(self, found: Found, leaf: SameAs) -> Node:
+    def _same(self, target: Found, leaf: SameAs) -> Node:
         other = self._columns.find(leaf.other)
         if other is None:
             return Constant(None)
         if other.is_nested:
             msg = f"field {leaf.other!r} is of type {other.type_text}; it cannot be compared"
             raise QueryError(msg)
-        used = tuple(dict.fromkeys((found.column, other.column)))
-        if found.type.is_numeric and other.type.is_numeric and not (leaf.starts or leaf.ends):
-            return NativeTest(f"{found.sql} = {other.sql}", used)
-        texts = f"lower({found.as_text.sql})", f"lower({other.as_text.sql})"
+        used = tuple(dict.fromkeys((target.column, other.column)))
+        if target.type.is_numeric and other.type.is_numeric and not (leaf.starts or leaf.ends):
+            return NativeTest(f"{target.sql} = {other.sql}", used)
+        texts = f"lower({target.as_text.sql})", f"lower({other.as_text.sql})"
         name = {(True, True): "contains", (True, False): "startswith", (False, True): "endswith"}
         function = name.get((leaf.starts, leaf.ends))
         return NativeTest(
@@ -256,16 +256,16 @@ class Binder:
         match leaf:
             case TextIs(_, parts, cased):
                 anywhere = TextIs(None, _anywhere(parts), cased)
-                tests = [test_of(found, anywhere) for found in self._columns.texts()]
+                tests = [test_of(target, anywhere) for target in self._columns.texts()]
             case NumberIs(_, _, number):
                 anywhere = TextIs(None, _anywhere((str(number),)))
-                tests = [test_of(found, anywhere) for found in self._columns.texts()]
-                tests += [test_of(found, leaf) for found in self._columns.numbers()]
+                tests = [test_of(target, anywhere) for target in self._columns.texts()]
+                tests += [test_of(target, leaf) for target in self._columns.numbers()]
             case BooleanIs(_, value):
                 anywhere = TextIs(None, _anywhere((str(value),)))
-                tests = [test_of(found, anywhere) for found in self._columns.texts()]
+                tests = [test_of(target, anywhere) for target in self._columns.texts()]
             case Matches() | InNetwork():
-                tests = [test_of(found, leaf) for found in self._columns.texts()]
+                tests = [test_of(target, leaf) for target in self._columns.texts()]
             case _:
                 raise AssertionError(leaf)
         return Is(Or(tuple(tests)), TRUE) if tests else Constant(False)
@@ -278,58 +278,58 @@ def _anywhere(parts: tuple[str | Wild, ...]) -> tuple[str | Wild, ...]:
     return (*before, *parts, *after) if parts else before
 
 
-def test_of(found: Found, leaf: Leaf) -> Node:  # noqa: PLR0911 - a case, a return
+def test_of(target: Found, leaf: Leaf) -> Node:  # noqa: PLR0911 - a case, a return
     """Return the test of one value (a text, number, boolean or time)."""
     match leaf:
         case TextIs(_, parts, cased):
-            return _text(found, parts, cased)
+            return _text(target, parts, cased)
         case NumberIs(_, op, number):
-            return _number(found, op, number)
+            return _number(target, op, number)
         case BooleanIs(_, value):
-            if found.type.family == "boolean":
-                return Compare(found.operand, "=", value)
-            if found.type.is_numeric:
-                return _number(found, "=", int(value))
-            return _text(found, (str(value),), cased=False)
+            if target.type.family == "boolean":
+                return Compare(target.operand, "=", value)
+            if target.type.is_numeric:
+                return _number(target, "=", int(value))
+            return _text(target, (str(value),), cased=False)
         case Matches(_, pattern, flags):
             # Even one character: without any, every event would be asked.
-            needs = necessary_tests(found.as_text, pattern, flags, min_length=1)
-            return ValueTest(found.as_text, "regex", pattern, flags, needs)
+            needs = necessary_tests(target.as_text, pattern, flags, min_length=1)
+            return ValueTest(target.as_text, "regex", pattern, flags, needs)
         case InNetwork(_, network):
-            return ValueTest(found.as_text, "cidr", network)
+            return ValueTest(target.as_text, "cidr", network)
         case TimePart(_, part, number):
-            return _time_part(found, part, number)
+            return _time_part(target, part, number)
     raise AssertionError(leaf)
 
 
 test_of.__test__ = False  # type: ignore[attr-defined]  # not a test, whatever pytest thinks
 
 
-def _is_null(found: Found) -> Node:
-    if found.is_nested:
-        return NativeTest(f"{found.sql} IS NULL", (found.column,))
-    return IsNull(found.operand)
+def _is_null(target: Found) -> Node:
+    if target.is_nested:
+        return NativeTest(f"{target.sql} IS NULL", (target.column,))
+    return IsNull(target.operand)
 
 
-def _text(found: Found, parts: tuple[str | Wild, ...], cased: bool) -> Node:
+def _text(target: Found, parts: tuple[str | Wild, ...], cased: bool) -> Node:
     plain = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else None
-    if plain is not None and found.type.is_numeric and _NUMBER.fullmatch(plain):
-        return Compare(found.operand, "=", _constant(Decimal(plain), found.type))
-    if plain is not None and found.type.family == "boolean" and plain.lower() in ("true", "false"):
-        return Compare(found.operand, "=", plain.lower() == "true")
+    if plain is not None and target.type.is_numeric and _NUMBER.fullmatch(plain):
+        return Compare(target.operand, "=", _constant(Decimal(plain), target.type))
+    if plain is not None and target.type.family == "boolean" and plain.lower() in ("true", "false"):
+        return Compare(target.operand, "=", plain.lower() == "true")
     if not cased:
         parts = tuple(part.lower() if isinstance(part, str) else part for part in parts)
-    return TextTest(found.as_text, parts, not cased)
+    return TextTest(target.as_text, parts, not cased)
 
 
-def _number(found: Found, op: str, number: int | float) -> Node:
+def _number(target: Found, op: str, number: int | float) -> Node:
     if op == "!=":
-        return Not(_number(found, "=", number))
-    if found.type.is_numeric:
-        return Compare(found.operand, op, _constant(Decimal(str(number)), found.type))
+        return Not(_number(target, "=", number))
+    if target.type.is_numeric:
+        return Compare(target.operand, op, _constant(Decimal(str(number)), target.type))
     if op == "=":
-        return _text(found, (str(number),), cased=False)
-    text = found.as_text
+        return _text(target, (str(number),), cased=False)
+    text = target.as_text
     value = f"try_cast({text.sql} AS {_EXACT})"
     return NativeTest(f"{value} {op} {_literal(number)}", text.columns)
 
@@ -350,13 +350,13 @@ def _literal(number: int | float) -> str:
     return f"{exact}BD" if len(exact.strip("-").replace(".", "")) <= 38 else f"{number!r}D"
 
 
-def _time_part(found: Found, part: str, number: int) -> Node:
-    family = found.type.family
-    if found.type.is_numeric or family in ("boolean", "binary"):
-        msg = f"{part!r} is a part of a time; {found.sql} is of type {found.type_text}"
+def _time_part(target: Found, part: str, number: int) -> Node:
+    family = target.type.family
+    if target.type.is_numeric or family in ("boolean", "binary"):
+        msg = f"{part!r} is a part of a time; {target.sql} is of type {target.type_text}"
         raise QueryError(msg)
-    sql = f"try_cast({found.sql} AS TIMESTAMP)" if family == "string" else found.sql
-    return NativeTest(f"{_PARTS[part]}({sql}) = {number}", (found.column,))
+    sql = f"try_cast({target.sql} AS TIMESTAMP)" if family == "string" else target.sql
+    return NativeTest(f"{_PARTS[part]}({sql}) = {number}", (target.column,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,11 +400,11 @@ class SigmaCorrelation:
         Raises:
             QueryError: events lack a field, or it is of a type that has no texts.
         """
-        known = Columns(columns)
+        event_columns = Columns(columns)
 
         def values(rule: str, names: Sequence[str], what: str) -> tuple[str | int, ...]:
             inner = others.get(rule)
-            return tuple(self._value(name, what, rule, known, inner) for name in names)
+            return tuple(self._value(name, what, rule, event_columns, inner) for name in names)
 
         references = tuple(
             Reference(
@@ -437,17 +437,17 @@ class SigmaCorrelation:
         field = self.aliases.get(name, {}).get(rule, name)
         if isinstance(inner, SigmaCorrelation) and field in inner.group_by:
             return inner.group_by.index(field)
-        found = columns.find(field)
-        said = repr(field) if field == name else f"{field!r} (alias {name!r})"
+        target = columns.find(field)
+        shown = repr(field) if field == name else f"{field!r} (alias {name!r})"
         path = self.info["path"] or "text"
-        where = f"Sigma correlation {self.name} ({path}): {what} field {said}"
-        if found is None:
+        where = f"Sigma correlation {self.name} ({path}): {what} field {shown}"
+        if target is None:
             msg = f"{where}, of events of rule {rule}, is none of the events' columns"
             raise QueryError(msg, correlation=self.name, field=field)
-        if found.is_nested:
-            msg = f"{where} is of type {found.type_text}; texts, numbers and times can be compared"
+        if target.is_nested:
+            msg = f"{where} is of type {target.type_text}; texts, numbers and times can be compared"
             raise QueryError(msg, correlation=self.name, field=field)
-        return found.as_text.sql
+        return target.as_text.sql
 
 
 class TextIs(Struct, frozen=True, tag=True):
@@ -558,15 +558,15 @@ def parts_of(condition: Condition) -> tuple[Condition, ...]:
 
 def leaves(condition: Condition) -> list[Leaf]:
     """Return the leaves, from left to right."""
-    found: list[Leaf] = []
+    result: list[Leaf] = []
     waiting = [condition]
     while waiting:
         condition = waiting.pop()
         if isinstance(condition, Negated | AllOf | AnyOf):
             waiting.extend(reversed(parts_of(condition)))
         else:
-            found.append(condition)
-    return found
+            result.append(condition)
+    return result
 
 
 def fields_of(condition: Condition) -> tuple[str, ...]:

@@ -67,25 +67,25 @@ def condition_of(rule: ParsedRule) -> ours.Condition:
     Raises:
         QueryError: the condition cannot be understood, or asks for what is not supported.
     """
-    found = []
-    sizes = {str(name): _size(each) for name, each in rule.detection.detections.items()}
-    for each in rule.detection.parsed_condition:
-        _check_names(each.condition, rule.detection.detections)
-        _check_size(each.condition, sizes)
-        _check_levels(each.condition)
+    parts = []
+    sizes = {str(name): _size(detection) for name, detection in rule.detection.detections.items()}
+    for condition in rule.detection.parsed_condition:
+        _check_names(condition.condition, rule.detection.detections)
+        _check_size(condition.condition, sizes)
+        _check_levels(condition.condition)
         try:
-            part = _parsed(each)
+            part = _parsed(condition)
         except SigmaError as error:
-            said = _PARSER_PLACE.sub("", str(error)) + _hint(each.condition, rule)
-            msg = f"condition {each.condition!r}: {said}"
+            reason = _PARSER_PLACE.sub("", str(error)) + _hint(condition.condition, rule)
+            msg = f"condition {condition.condition!r}: {reason}"
             raise QueryError(msg, part=_CONDITION) from error
         if part is not None:
             _check_depth(parsing.depth_of(part, ours.parts_of), MAX_LEVELS)
-            found.append(part)
-    if not found:
+            parts.append(part)
+    if not parts:
         msg = "nothing is left of its condition"
         raise QueryError(msg, part=_CONDITION)
-    return _joined(ours.AnyOf, found)
+    return _joined(ours.AnyOf, parts)
 
 
 @parsing.deep
@@ -116,7 +116,7 @@ def _size(detection: SigmaDetection) -> int:
     """Return how many values a detection has."""
     parts = detection.detection_items
     return sum(
-        _size(each) if isinstance(each, SigmaDetection) else len(each.value) for each in parts
+        _size(part) if isinstance(part, SigmaDetection) else len(part.value) for part in parts
     )
 
 
@@ -147,8 +147,8 @@ def _hint(condition: str, rule: ParsedRule) -> str:
     shouted = sorted(words & {word.upper() for word in _WORDS})
     if not shouted:
         return ""
-    said = ", ".join(f"{word.lower()!r}" for word in shouted)
-    return f"; operators are written in lower case: {said}"
+    listed = ", ".join(f"{word.lower()!r}" for word in shouted)
+    return f"; operators are written in lower case: {listed}"
 
 
 def _check_names(condition: Any, detections: dict[str, Any]) -> None:
@@ -158,8 +158,8 @@ def _check_names(condition: Any, detections: dict[str, Any]) -> None:
         raise QueryError(msg, part=_CONDITION)
     for pattern in _SELECTOR.findall(condition):
         asked = re.compile(".*" if pattern == "them" else pattern.replace("*", ".*"))
-        known = [name for name in detections if pattern[0] == "_" or str(name)[:1] != "_"]
-        if not any(asked.fullmatch(str(name)) for name in known):
+        names = [name for name in detections if pattern[0] == "_" or str(name)[:1] != "_"]
+        if not any(asked.fullmatch(str(name)) for name in names):
             msg = f"condition {condition!r}: no detection is called {pattern!r}"
             raise QueryError(msg, part=_CONDITION)
     for name in re.findall(r"(?<![\w*-])not[\w-]+", condition):
@@ -188,7 +188,7 @@ def _translated(node: Any) -> ours.Condition | None:
                 return part.part
             return None if part is None else ours.Negated(part)
         case parsed.ConditionAND() | parsed.ConditionOR():
-            parts = [_translated(each) for each in node.args]
+            parts = [_translated(argument) for argument in node.args]
             kept = [part for part in parts if part is not None]
             kind = ours.AllOf if isinstance(node, parsed.ConditionAND) else ours.AnyOf
             return _joined(kind, kept) if kept else None
@@ -207,7 +207,7 @@ def _joined(kind: type[ours.AllOf | ours.AnyOf], parts: list[ours.Condition]) ->
 def _leaf(field: str | None, value: Any) -> ours.Condition:  # noqa: C901, PLR0911 - a case, a return
     match value:
         case types.SigmaExpansion():
-            return _joined(ours.AnyOf, [_leaf(field, each) for each in value.values])
+            return _joined(ours.AnyOf, [_leaf(field, alternative) for alternative in value.values])
         case types.SigmaString():
             return ours.TextIs(
                 field, _parts(field, value), isinstance(value, types.SigmaCasedString)
@@ -245,20 +245,20 @@ def _leaf(field: str | None, value: Any) -> ours.Condition:  # noqa: C901, PLR09
 def _parts(field: str | None, value: types.SigmaString) -> tuple[str | Wild, ...]:
     """Return literals and wildcards; several wildcards for anything in a row are one."""
     parts: list[str | Wild] = []
-    for each in value.s:
-        if isinstance(each, types.Placeholder):
+    for piece in value.s:
+        if isinstance(piece, types.Placeholder):
             msg = (
-                f"{_place(field)}: nothing expands the placeholder %{each.name}%;"
+                f"{_place(field)}: nothing expands the placeholder %{piece.name}%;"
                 " give a pipeline that does"
             )
             raise NotSupportedError(msg, field=field)
-        if isinstance(each, str):
-            if each and parts and isinstance(parts[-1], str):
-                parts[-1] += each
-            elif each:
-                parts.append(each)
-        elif parts[-1:] != [Wild(ANY)] or _WILD[each] != Wild(ANY):
-            parts.append(_WILD[each])
+        if isinstance(piece, str):
+            if piece and parts and isinstance(parts[-1], str):
+                parts[-1] += piece
+            elif piece:
+                parts.append(piece)
+        elif parts[-1:] != [Wild(ANY)] or _WILD[piece] != Wild(ANY):
+            parts.append(_WILD[piece])
     return tuple(parts)
 
 

@@ -121,8 +121,8 @@ class Expression:
 
     def references_in(self, node: Expr) -> list[ColumnRef]:
         """Return the columns that a part of the tree mentions, in the order of the text."""
-        nodes = [each for each in node.find_all(exp.Column) if id(each) in self.references]
-        return [self.references[id(each)] for each in sorted(nodes, key=offset_of)]
+        nodes = [column for column in node.find_all(exp.Column) if id(column) in self.references]
+        return [self.references[id(column)] for column in sorted(nodes, key=offset_of)]
 
     def columns_of(self, node: Expr) -> tuple[str, ...]:
         """Return the columns that a part of the tree reads, by their names in the schema."""
@@ -184,7 +184,7 @@ def analyse(
         >>> found.safe_text
         'coalesce((try_divide(`a`, `b`) > 2), `a` IS NOT NULL AND `b` IS NOT NULL)'
     """
-    found = Expression(
+    expression = Expression(
         text,
         f"predicate {name!r}",
         columns,
@@ -192,14 +192,18 @@ def analyse(
         qualifiers=qualifiers,
         keeps_literals=True,
     )
-    kind = found.type_of(found.tree)
+    kind = expression.type_of(expression.tree)
     if kind.is_known and kind.family != "boolean":
-        message = f"{found.what} is not a condition: it is of type {kind.text}"
-        refuse(message, text, offset_of(found.tree))
-    chance = found.chance_in(found.tree) if deterministic is None else _DECLARED[deterministic]
-    risk = found.facts(found.tree).reason if can_raise is None else _DECLARED_RISK[can_raise]
-    safe = None if chance or not risk else _safe_text(found)
-    columns_read = found.columns_of(found.tree)
+        message = f"{expression.what} is not a condition: it is of type {kind.text}"
+        refuse(message, text, offset_of(expression.tree))
+    chance = (
+        expression.chance_in(expression.tree) if deterministic is None else _DECLARED[deterministic]
+    )
+    risk = (
+        expression.facts(expression.tree).reason if can_raise is None else _DECLARED_RISK[can_raise]
+    )
+    safe = None if chance or not risk else _safe_text(expression)
+    columns_read = expression.columns_of(expression.tree)
     return SqlAnalysis(columns_read, not chance, bool(risk), chance or risk, safe)
 
 
@@ -215,20 +219,22 @@ def resolve_columns(
 ) -> SqlAnalysis:
     """Return the facts about a SQL expression of any type; see ``Expression`` and ``analyse``."""
     what = f"predicate {name!r}"
-    found = Expression(text, what, columns, ansi=ansi, qualifiers=qualifiers, tree=tree)
-    chance, risk = found.chance_in(found.tree), found.facts(found.tree).reason
-    return SqlAnalysis(found.columns_of(found.tree), not chance, bool(risk), chance or risk)
+    expression = Expression(text, what, columns, ansi=ansi, qualifiers=qualifiers, tree=tree)
+    chance, risk = expression.chance_in(expression.tree), expression.facts(expression.tree).reason
+    return SqlAnalysis(
+        expression.columns_of(expression.tree), not chance, bool(risk), chance or risk
+    )
 
 
 _DECLARED = {True: "", False: "it was declared not deterministic"}
 _DECLARED_RISK = {False: "", True: "it was declared to raise on some rows"}
 
 
-def _safe_text(found: Expression) -> str | None:
-    if not (found.ansi and found.is_read_alike):
+def _safe_text(expression: Expression) -> str | None:
+    if not (expression.ansi and expression.is_read_alike):
         return None
     try:
-        return found.error_free(found.tree)[0].true_or_raises
+        return expression.error_free(expression.tree)[0].true_or_raises
     except UnwritableError:
         return None
 
@@ -242,9 +248,9 @@ def check_is_row_wise(tree: Expr, text: str, what: str, allowed: Collection[str]
         NotSupportedError: the tree holds one; the message points at it.
     """
     for node in tree.walk():
-        found = _needs_more_rows(node)
-        if found and as_name(node) not in allowed:
-            message = f"{what}: {found} is not supported yet"
+        reason = _needs_more_rows(node)
+        if reason and as_name(node) not in allowed:
+            message = f"{what}: {reason} is not supported yet"
             refuse(message, text, offset_of(node), NotSupportedError)
 
 

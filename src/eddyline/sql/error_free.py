@@ -114,7 +114,7 @@ class FreePart:
 
 def strict(sql: str, *parts: FreePart, raises: bool = False) -> FreePart:
     """Return a part that is NULL where one below is, or, with ``raises``, where it raises."""
-    there = tuple(dict.fromkeys(each for part in parts for each in part.there))
+    there = tuple(dict.fromkeys(condition for part in parts for condition in part.there))
     is_known = all(part.raised is not None for part in parts)
     raised = f"({' AND '.join([*there, f'{sql} IS NULL'])})" if is_known else None
     risks: tuple[Risk, ...] | None = None
@@ -172,10 +172,10 @@ class Rewriter:
         rule = self._nodes.get(type(node))
         if rule is None:
             raise NoFormError(type(node).__name__)
-        found = rule(self, node)
-        if len(found.sql) > MAX_LENGTH:
-            raise NoFormError(f"{type(node).__name__} of {len(found.sql)} characters")
-        return found
+        form = rule(self, node)
+        if len(form.sql) > MAX_LENGTH:
+            raise NoFormError(f"{type(node).__name__} of {len(form.sql)} characters")
+        return form
 
     def part_as(self, node: Expr, kind: SqlType) -> FreePart:
         """Return the form of a node, cast as Spark does where it is a string and others are not."""
@@ -249,9 +249,11 @@ def is_surely_evaluated(kind: SqlType, values: Sequence[Scalar]) -> bool:
     """
     if kind.family == "integer":
         full = integer(kind.text)
-        return all(isinstance(each, int) and full.low < each < full.high for each in values)
+        return all(isinstance(value, int) and full.low < value < full.high for value in values)
     if kind.family == "decimal":
         limit = 10 ** (kind.precision - kind.scale)
-        exact = (Fraction(each) for each in values)  # type: ignore[arg-type]
-        return all(abs(each) < limit and (each * 10**kind.scale).denominator == 1 for each in exact)
+        exact = (Fraction(value) for value in values)  # type: ignore[arg-type]
+        return all(
+            abs(number) < limit and (number * 10**kind.scale).denominator == 1 for number in exact
+        )
     return kind.text != "float"

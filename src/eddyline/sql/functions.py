@@ -73,15 +73,15 @@ def unnegated(tree: Expr) -> tuple[Expr, bool]:
 def joined_by(kind: type[Expr], tree: Expr) -> list[Expr]:
     """Return what AND or OR joins in a tree, through parentheses, from left to right."""
     # A loop and not a recursion: thousands may stand in a row.
-    found, rest = [], [tree]
+    parts, rest = [], [tree]
     while rest:
         node = rest.pop()
         inner = node.unnest()
         if isinstance(inner, kind):
             rest += [inner.expression, inner.this]
         else:
-            found.append(node)
-    return found
+            parts.append(node)
+    return parts
 
 
 def says_collation(tree: Expr) -> bool:

@@ -109,13 +109,13 @@ class Inference:
 
     def cast_problem(self, part: Expr, target: SqlType) -> str:
         """Return the reason why an implicit cast may raise (empty if it never does)."""
-        given = self.facts(part)
-        if not cast_may_raise(given.type, target, given.literal) or _is_near(part, target):
+        facts = self.facts(part)
+        if not cast_may_raise(facts.type, target, facts.literal) or _is_near(part, target):
             return ""
         if self.ansi:
             how = f"is read as {target.text}, which raises in ANSI mode on values that do not fit"
             return f"{shown(part)} {how}"
-        is_plain = given.type.is_known and target.is_known
+        is_plain = facts.type.is_known and target.is_known
         return "" if is_plain else f"{shown(part)} is of a type that is not known"
 
     def comparison_problem(self, left: Expr, right: Expr) -> str:
@@ -149,7 +149,7 @@ def _outermost(node: Expr, levels: int) -> Expr:
 
     def cut(part: Any) -> Any:
         if isinstance(part, list):
-            return [cut(each) for each in part[:_MAX_SHOWN]]
+            return [cut(item) for item in part[:_MAX_SHOWN]]
         return _outermost(part, levels - 1) if isinstance(part, exp.Expr) else part
 
     return type(node)(**{name: cut(part) for name, part in node.args.items()})

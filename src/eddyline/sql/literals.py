@@ -79,8 +79,8 @@ def _number(node: Expr) -> SqlConstant | None:
     sign = "-" if isinstance(node, exp.Neg) else ""
     literal = node.this.unnest() if sign else node
     if isinstance(literal, exp.Cast) and sign:
-        found = _cast(literal)
-        return None if found is None else _negated(found)
+        constant = _cast(literal)
+        return None if constant is None else _negated(constant)
     if not isinstance(literal, exp.Literal) or literal.args.get("is_string"):
         return None
     text = f"{sign}{literal.this}"
@@ -93,15 +93,15 @@ def _number(node: Expr) -> SqlConstant | None:
     return SqlConstant("decimal", Decimal(text))
 
 
-def _negated(given: SqlConstant) -> SqlConstant | None:
-    if isinstance(given.value, bool) or not isinstance(given.value, int | float | Decimal):
+def _negated(constant: SqlConstant) -> SqlConstant | None:
+    if isinstance(constant.value, bool) or not isinstance(constant.value, int | float | Decimal):
         return None
-    value = given.value
+    value = constant.value
     if isinstance(value, Decimal) and _is_rounded(value):
         return None
     # A minus sign would round a decimal to the digits of Python's context.
     negated = value.copy_negate() if isinstance(value, Decimal) else -value
-    return SqlConstant(given.family, negated, given.is_single)
+    return SqlConstant(constant.family, negated, constant.is_single)
 
 
 def _is_rounded(value: Decimal) -> bool:
@@ -176,12 +176,12 @@ def scalars_for(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Scalar]
     """Return with what values an operand is compared exactly, or None if Spark must do it."""
     if kind.family in TIMES:
         times = [_time(kind, constant) for constant in constants]
-        return None if any(each is None for each in times) else [t for t in times if t is not None]
+        return None if any(time is None for time in times) else [t for t in times if t is not None]
     families = {constant.family for constant in constants}
     if kind.family == "integer" and "float" in families:
         return _whole_as_double(kind, constants)
-    found = [_scalar(kind, constant) for constant in constants]
-    return None if any(value is None for value in found) else [v for v in found if v is not None]
+    values = [_scalar(kind, constant) for constant in constants]
+    return None if any(value is None for value in values) else [v for v in values if v is not None]
 
 
 def _time(kind: SqlType, constant: SqlConstant) -> Scalar | None:
@@ -243,7 +243,7 @@ def _as_float(kind: SqlType, value: float | Decimal) -> float | None:
 
 def _whole_as_double(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Scalar] | None:
     """Return the values for whole numbers that Spark compares as doubles."""
-    found: list[Scalar] = []
+    values: list[Scalar] = []
     for constant in constants:
         value = constant.value
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
@@ -252,8 +252,8 @@ def _whole_as_double(kind: SqlType, constants: Sequence[SqlConstant]) -> list[Sc
         as_double = float(value)  # type: ignore[arg-type]  # a number, see above
         if kind.text == "bigint" and abs(as_double) >= EXACT_DOUBLE:
             return None
-        found.append(_plain(Decimal(as_double)))
-    return found
+        values.append(_plain(Decimal(as_double)))
+    return values
 
 
 def _plain(value: int | Decimal) -> int | Decimal:

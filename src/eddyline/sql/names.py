@@ -44,33 +44,33 @@ class Columns:
 
     def references(self, tree: Expr, text: str, what: str) -> dict[int, ColumnRef]:
         """Return the reference of each column of the tree, by the node's ``id``, or refuse it."""
-        found: dict[int, ColumnRef] = {}
+        references: dict[int, ColumnRef] = {}
         for node in column_nodes(tree):
             parts = [part.name for part in node.parts]
             if len(parts) == 1 and is_no_column(node, self._by_name):
                 continue
-            found[id(node)] = self._resolve(parts, text, offset_of(node), what)
-        return found
+            references[id(node)] = self._resolve(parts, text, offset_of(node), what)
+        return references
 
     def _resolve(self, parts: list[str], text: str, offset: int, what: str) -> ColumnRef:
         prefix: list[str] = []
         if self._takes_any and self._is_qualified(parts):
             # The alias of a DataFrame, which its schema does not tell; Spark will check it.
             prefix, parts = parts[:1], parts[1:]
-        found, is_qualified = matching(parts, self._inside, self._named)
+        matches, is_qualified = matching(parts, self._inside, self._named)
         parts = parts[is_qualified:]
-        if len(found) != 1:
-            known = [(name, name) for name in self._types]
-            refuse_column(parts[0], list(map(repr, found)), known, text, offset, what)
-        column = found[0]
+        if len(matches) != 1:
+            candidates = [(name, name) for name in self._types]
+            refuse_column(parts[0], list(map(repr, matches)), candidates, text, offset, what)
+        column = matches[0]
         kind = parse_type(self._types[column])
         for field in parts[1:]:
             kind = field_type(kind, field)
         return ColumnRef(column, ".".join(map(quoted, [*prefix, column, *parts[1:]])), kind)
 
     def _named(self, name: str) -> list[str]:
-        found = self._by_name.get(name.lower(), [])
-        return [name] if name in found else found
+        names = self._by_name.get(name.lower(), [])
+        return [name] if name in names else names
 
     def _inside(self, qualifier: str, name: str) -> list[str] | None:
         return self._named(name) if qualifier.lower() in self._qualifiers else None
@@ -95,31 +95,31 @@ def matching(
         named: the columns of any input that have a name.
     """
     if len(parts) > 1:
-        found = inside(parts[0], parts[1])
-        if found is not None and (found or not named(parts[0])):
-            return found, True
+        columns = inside(parts[0], parts[1])
+        if columns is not None and (columns or not named(parts[0])):
+            return columns, True
     return named(parts[0]), False
 
 
 def refuse_column(
     name: str,
-    found: Sequence[str],
-    known: Sequence[tuple[str, str]],
+    matches: Sequence[str],
+    candidates: Sequence[tuple[str, str]],
     text: str,
     offset: int,
     what: str,
-    of: str = "",
+    relation: str = "",
 ) -> NoReturn:
     """Refuse a name that means several columns, or none of those known (of one input, if told).
 
     Columns found and known are told as people see them, the known ones behind their names.
     """
-    if found:
-        message = f"{what}: column {name!r} may be {' or '.join(found)}; write which"
+    if matches:
+        message = f"{what}: column {name!r} may be {' or '.join(matches)}; write which"
         refuse(message, text, offset, name=name)
-    shown = [each for _, each in known]
-    listed = f"unknown column {name!r}{of and f' of {of}'}; known: {', '.join(shown)}"
-    message = f"{what}: {listed}{hint(name, known)}"
+    shown = [label for _, label in candidates]
+    listed = f"unknown column {name!r}{relation and f' of {relation}'}; known: {', '.join(shown)}"
+    message = f"{what}: {listed}{hint(name, candidates)}"
     refuse(message, text, offset, name=name, known=shown)
 
 

@@ -623,13 +623,13 @@ def _collated(facts: Facts, target: str) -> Facts:
 
 
 def _infer_cast_to(inference: Inference, node: Expr, source: Expr, target: SqlType) -> Facts:
-    given = inference.facts(source)
-    is_risky = inference.ansi and cast_may_raise(given.type, target, given.literal)
+    facts = inference.facts(source)
+    is_risky = inference.ansi and cast_may_raise(facts.type, target, facts.literal)
     problem = f"{shown(node)} raises in ANSI mode on values that do not fit"
-    if given.type.family == target.family == "integer" and not is_risky:
-        target = replace(target, low=given.type.low, high=given.type.high)
-    found = inference.combine(target, [source], problem if is_risky else "")
-    return replace(found, is_never_zero=given.is_never_zero and target.is_numeric)
+    if facts.type.family == target.family == "integer" and not is_risky:
+        target = replace(target, low=facts.type.low, high=facts.type.high)
+    result = inference.combine(target, [source], problem if is_risky else "")
+    return replace(result, is_never_zero=facts.is_never_zero and target.is_numeric)
 
 
 def _infer_try_cast(inference: Inference, node: Expr) -> Facts:

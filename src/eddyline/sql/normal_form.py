@@ -61,14 +61,14 @@ class _Form:
         self._ignores_case = ignores_case
         self._qualifier = qualifier
 
-    def of(self, node: Any) -> str:  # noqa: C901, PLR0911 - a case for each kind of node
+    def text_of(self, node: Any) -> str:  # noqa: C901, PLR0911 - a case for each kind of node
         """Return the normal form of a tree, of a list of trees, or of a value in a tree."""
         if isinstance(node, list):
-            return f"[{' '.join(map(self.of, node))}]"
+            return f"[{' '.join(map(self.text_of, node))}]"
         if not isinstance(node, exp.Expression):
             return str(node).upper()
         if isinstance(node, exp.Paren):
-            return self.of(node.this)
+            return self.text_of(node.this)
         if isinstance(node, exp.Identifier):
             return repr(self._name(node))
         if isinstance(node, exp.Literal):
@@ -79,12 +79,14 @@ class _Form:
                 names[0] = self._qualifier(names[0])
             return f"(COLUMN {' '.join(map(repr, names))})"
         if isinstance(node, exp.Alias) and self._is_own_name(node):
-            return self.of(node.this)
+            return self.text_of(node.this)
         if isinstance(node, _CHAINS):
             parts = self.chain(node, type(node))
             return parts[0] if len(parts) == 1 else self._call(type(node), parts)
         if isinstance(node, _SYMMETRIC):
-            return self._call(type(node), sorted([self.of(node.this), self.of(node.expression)]))
+            return self._call(
+                type(node), sorted([self.text_of(node.this), self.text_of(node.expression)])
+            )
         if type(node) in _MIRRORED:
             sides = {"this": node.expression, "expression": node.this}
             return self._call(_MIRRORED[type(node)], self._args(sides))
@@ -93,12 +95,12 @@ class _Form:
     def chain(self, node: Any, kind: type[Any]) -> list[str]:
         """Return the normal forms of what AND or OR joins, sorted; see ``conjuncts``."""
         parts = joined_by(kind, node)
-        forms = sorted(self.of(each) for each in parts)
+        forms = sorted(self.text_of(part) for part in parts)
         return forms if any(map(drawn, parts)) else list(dict.fromkeys(forms))
 
     def _args(self, args: Mapping[str, Any]) -> list[str]:
         return [
-            f"{name} {self.of(value)}"
+            f"{name} {self.text_of(value)}"
             for name, value in sorted(args.items())
             if value not in (None, False, [])
         ]

@@ -58,7 +58,7 @@ class _Needs:
         if isinstance(node, exp.Not):
             return self.where(node.this, wanted=not wanted)
         if isinstance(node, exp.And | exp.Or):
-            parts = [self.where(each, wanted=wanted) for each in node.flatten()]
+            parts = [self.where(part, wanted=wanted) for part in node.flatten()]
             # One part alone makes OR true, or AND false.
             return (_one_of if isinstance(node, exp.Or) is wanted else _all_of)(parts)
         if isinstance(node, exp.Is):
@@ -70,7 +70,7 @@ class _Needs:
         branches = self._branches(node)
         if branches is not None:
             return _one_of(
-                _all_of([given, self.where(result, wanted=wanted)]) for given, result in branches
+                _all_of([needs, self.where(result, wanted=wanted)]) for needs, result in branches
             )
         name, arguments = as_call(node) or ("", [])
         if name == "isnotnull" and wanted:
@@ -97,16 +97,16 @@ class _Needs:
         """Return the columns that each result of CASE, IF or COALESCE needs, and the result."""
         if isinstance(node, exp.Case | exp.If):
             arms = node.args["ifs"] if isinstance(node, exp.Case) else [node]
-            given = self.value(node.this) if isinstance(node, exp.Case) and node.this else None
-            found = [
-                (self.where(arm.this, wanted=True) if given is None else given, arm.args["true"])
+            needs = self.value(node.this) if isinstance(node, exp.Case) and node.this else None
+            branches = [
+                (self.where(arm.this, wanted=True) if needs is None else needs, arm.args["true"])
                 for arm in arms
             ]
             default = node.args.get("default") or node.args.get("false")
-            return found if default is None else [*found, (frozenset(), default)]
+            return branches if default is None else [*branches, (frozenset(), default)]
         name, parts = as_call(node) or ("", [])
         is_choice = name in ("coalesce", "ifnull", "nvl")
-        return [(frozenset(), each) for each in parts] if is_choice else None
+        return [(frozenset(), part) for part in parts] if is_choice else None
 
     def value(self, node: Expr) -> Names:  # noqa: PLR0911 - a case, a return
         """Return the columns whose NULL makes an expression NULL."""
@@ -130,17 +130,17 @@ class _Needs:
 
 def _all_of(parts: Iterable[Names]) -> Names:
     """Return the columns that are needed where all parts have to hold."""
-    found: frozenset[str] = frozenset()
-    for each in parts:
-        if each is None:
+    needed: frozenset[str] = frozenset()
+    for part in parts:
+        if part is None:
             return None
-        found |= each
-    return found
+        needed |= part
+    return needed
 
 
 def _one_of(parts: Iterable[Names]) -> Names:
     """Return the columns that are needed where one of the parts has to hold."""
-    found: Names = None
-    for each in parts:
-        found = each if found is None else found if each is None else found & each
-    return found
+    needed: Names = None
+    for part in parts:
+        needed = part if needed is None else needed if part is None else needed & part
+    return needed

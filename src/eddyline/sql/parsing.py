@@ -117,7 +117,7 @@ def depth_of(value: T, parts: Callable[[T], Iterable[T]]) -> int:
     levels, waiting = 0, [value]
     while waiting:
         levels += 1
-        waiting = [part for each in waiting for part in parts(each)]
+        waiting = [part for node in waiting for part in parts(node)]
     return levels
 
 
@@ -184,7 +184,7 @@ class SparkText(Spark):
             kind = super()._parse_types(*args, **how)
             collation = kind.args.get("collate") if isinstance(kind, exp.DataType) else None
             if isinstance(collation, exp.Column):  # it is no column of the input
-                kind.set("collate", exp.var(".".join(each.name for each in collation.parts)))
+                kind.set("collate", exp.var(".".join(name.name for name in collation.parts)))
             return kind
 
 
@@ -301,16 +301,16 @@ def parsed(
 
 def _syntax_error(error: ParseError, text: str, what: str) -> QueryError:
     """Return the error of a text that cannot be parsed, pointing at the place."""
-    found = error.errors[0] if error.errors else {}
-    if "line" not in found:
+    details = error.errors[0] if error.errors else {}
+    if "line" not in details:
         return QueryError(f"{what} cannot be read as SQL: {error}\n{text}", text=text)
-    marked = found.get("highlight") or ""
-    line_start = sum(len(line) + 1 for line in text.split("\n")[: found["line"] - 1])
-    offset = line_start + max(0, found["col"] - max(1, len(marked.rpartition("\n")[2])))
-    said = str(found["description"]).partition(" but got <Token")[0]
-    if said.startswith("Required keyword"):
-        said = "an operand is missing"
-    message = f"{what} cannot be read as SQL: {said} near {marked!r}"
+    marked = details.get("highlight") or ""
+    line_start = sum(len(line) + 1 for line in text.split("\n")[: details["line"] - 1])
+    offset = line_start + max(0, details["col"] - max(1, len(marked.rpartition("\n")[2])))
+    description = str(details["description"]).partition(" but got <Token")[0]
+    if description.startswith("Required keyword"):
+        description = "an operand is missing"
+    message = f"{what} cannot be read as SQL: {description} near {marked!r}"
     return QueryError(at(message, text, offset), **place(text, offset))
 
 
@@ -353,9 +353,9 @@ PLACE = "place"
 
 def offset_of(node: Expr) -> int:
     """Return the offset of the first token below a node that knows its own (0 if none does)."""
-    places = (each.meta for each in node.walk(prune=lambda each: PLACE in each.meta))
+    places = (below.meta for below in node.walk(prune=lambda below: PLACE in below.meta))
     starts = (meta.get(PLACE, meta.get("start")) for meta in places)
-    return min((each for each in starts if each is not None), default=0)
+    return min((start for start in starts if start is not None), default=0)
 
 
 def slice_of(text: str, tokens: Sequence[Token]) -> str:
@@ -378,7 +378,7 @@ def on_one_line(text: str) -> str:
     >>> on_one_line("a  =\n 'b  c'")
     "a = 'b  c'"
     """
-    return _CLOSED_OR_BLANK.sub(lambda found: found[1] or " ", text).strip()
+    return _CLOSED_OR_BLANK.sub(lambda match: match[1] or " ", text).strip()
 
 
 @functools.lru_cache(maxsize=KEPT_TREES)
@@ -398,10 +398,10 @@ def comparable(text: str) -> tuple[str, ...]:
 def _first_open(text: str) -> int:
     """Return the offset of the quote or comment that nothing closes."""
     position = 0
-    while found := re.search(
+    while match := re.search(
         f"{_CLOSED.pattern}|(?P<open>{_OPENING.pattern})", text[position:], re.S
     ):
-        if found["open"]:
-            return position + found.start()
-        position += found.end()
+        if match["open"]:
+            return position + match.start()
+        position += match.end()
     return max(0, len(text) - 1)

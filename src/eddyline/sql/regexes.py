@@ -114,9 +114,9 @@ def python_regex(pattern: str) -> PythonRegex | None:
         >>> python_regex(r"\bword") is None  # what a word is, differs
         True
     """
-    found = re.match(r"\(\?([is]{1,2})\)", pattern)
-    flags = found[1] if found else ""
-    body = pattern[found.end() :] if found else pattern
+    match = re.match(r"\(\?([is]{1,2})\)", pattern)
+    flags = match[1] if match else ""
+    body = pattern[match.end() :] if match else pattern
     ignores_case = "i" in flags
     if ignores_case and not pattern.isascii():
         return None  # Java folds ASCII letters only
@@ -382,12 +382,12 @@ def _first(node: _Node) -> int:
         return 0
     if isinstance(node, _Repeat):
         return _first(node.part)
-    found = 0
+    chars = 0
     for part in node.parts:
-        found |= _first(part)
+        chars |= _first(part)
         if isinstance(node, _Sequence) and not _is_nullable(part):
             break
-    return found
+    return chars
 
 
 def _is_nullable(node: _Node) -> bool:
@@ -475,10 +475,10 @@ MAX_TIMES_WRITTEN = 999
 
 
 def _bits(chars: str) -> int:
-    found = 0
+    bits = 0
     for char in chars:
-        found |= 1 << ord(char) if char.isascii() else _OTHER
-    return found
+        bits |= 1 << ord(char) if char.isascii() else _OTHER
+    return bits
 
 
 _NO_LINE_END = _ALL & ~_bits("\n\r")
@@ -523,23 +523,23 @@ class _Reader:
         return _Sequence(tuple(parts))
 
     def _repeated(self, atom: _Node) -> _Node:
-        found = _REPETITION.match(self._text, self._position)
-        if found is None:
+        match = _REPETITION.match(self._text, self._position)
+        if match is None:
             return atom
-        self._position = found.end()
-        if found[5] == "+" or isinstance(atom, _Place | _Look):
+        self._position = match.end()
+        if match[5] == "+" or isinstance(atom, _Place | _Look):
             raise _NotUnderstoodError
         low: int
         high: int | None
-        if found[2] is None:
-            low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}[found[1]]
+        if match[2] is None:
+            low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}[match[1]]
         else:
-            last = found[2] if found[3] is None else found[4]
-            low, high = int(found[2]), int(last) if last else None
+            last = match[2] if match[3] is None else match[4]
+            low, high = int(match[2]), int(last) if last else None
             self._note(MAX_TIMES_WRITTEN >= (low if high is None else high) >= low)
         # How often an empty match is repeated is a matter of the engine.
         self._note(_is_single(atom) or not _is_nullable(atom))
-        return _Repeat(atom, low, high, found[0])
+        return _Repeat(atom, low, high, match[0])
 
     def _atom(self) -> _Node | None:
         """Return the next atom; None if it only sets flags."""
@@ -562,18 +562,18 @@ class _Reader:
 
     def _group(self) -> _Node | None:
         before = self._flags
-        looks = next((each for each in _LOOKS if self._text.startswith(each, self._position)), "")
+        looks = next((look for look in _LOOKS if self._text.startswith(look, self._position)), "")
         self._note(not looks)
         if looks:
             self._position += len(looks)
         elif self._peek() == "?":
-            found = _FLAGS.match(self._text, self._position)
-            if found is None:
+            match = _FLAGS.match(self._text, self._position)
+            if match is None:
                 raise _NotUnderstoodError
-            self._position = found.end()
-            self._flags |= frozenset(found[1])
-            self._note(found[0] == "?:")
-            if found[2] == ")":
+            self._position = match.end()
+            self._flags |= frozenset(match[1])
+            self._note(match[0] == "?:")
+            if match[2] == ")":
                 return None
         inside = self._choice()
         if self._take() != ")":
@@ -595,8 +595,8 @@ class _Reader:
     def _set_of(self, char: str) -> int:
         """Return the characters of an escape."""
         if char.lower() in _SETS:
-            found = _SETS[char.lower()]
-            return _ALL & ~found if char.isupper() else found
+            chars = _SETS[char.lower()]
+            return _ALL & ~chars if char.isupper() else chars
         if char.isalnum() and char not in _CONTROLS:
             raise _NotUnderstoodError
         return self._folded(_bits(_CONTROLS.get(char, char)))
@@ -604,15 +604,15 @@ class _Reader:
     def _class(self) -> _Node:
         is_negated = self._peek() == "^"
         self._position += is_negated
-        found, members = 0, ""
+        set_bits, members = 0, ""
         while self._peek() != "]":
             chars, member = self._member()
-            found, members = found | chars, members + member
+            set_bits, members = set_bits | chars, members + member
         self._position += 1
         self._note(bool(members))
-        found = self._folded(found)
+        folded = self._folded(set_bits)
         # A set does not tell which other characters it has, so its complement has some, too.
-        first = (_ALL & ~found) | _OTHER if is_negated else found
+        first = (_ALL & ~folded) | _OTHER if is_negated else folded
         return _Chars(first, f"[{'^' if is_negated else ''}{members}]")
 
     def _member(self) -> tuple[int, str]:
@@ -627,7 +627,9 @@ class _Reader:
                 return self._set_of(char), _IN_PYTHON.get(char, "")
             self._note(char in _PUNCTUATION or char in _ALIKE_CONTROLS)
             char = _CONTROLS.get(char, char)
-        kind = "" if is_escaped else next((each for each in _KINDS if char in each), "")
+        kind = (
+            "" if is_escaped else next((candidate for candidate in _KINDS if char in candidate), "")
+        )
         if self._peek() != "-" or self._text[self._position + 1 : self._position + 2] in ("]", ""):
             is_last = char == "-" and self._peek() == "]"
             self._note(is_escaped or bool(kind) or char in _PLAIN_IN_CLASS or is_last)
@@ -747,9 +749,9 @@ def necessary_literals(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what later versions will read differently
         tree = _parser.parse(pattern, flags)
-    found = _sequence(tree.data, tree.state.flags)
-    needs = _best([*_as_needs(found), found.needs])
-    is_useful = needs and min(len(each.text) for each in needs) >= min_length
+    sequence = _sequence(tree.data, tree.state.flags)
+    needs = _best([*_as_needs(sequence), sequence.needs])
+    is_useful = needs and min(len(need.text) for need in needs) >= min_length
     return tuple(sorted(needs)) if is_useful else ()
 
 
@@ -758,15 +760,15 @@ def _sequence(items: Iterable[tuple[Any, Any]], flags: int) -> _Found:
     run, head = _EMPTY, None
     candidates: list[frozenset[Needed]] = []
     for op, argument in items:
-        found = _item(str(op), argument, flags)
-        longer = _joined(run, found)
+        item = _item(str(op), argument, flags)
+        longer = _joined(run, item)
         if longer is not None:
             run = longer
             continue
-        reached = _joined(run, found.head or _EMPTY) or run
+        reached = _joined(run, item.head or _EMPTY) or run
         head = head or reached
-        candidates += [*_as_needs(reached), *_as_needs(found.head), found.needs]
-        run = found if found.exact is not None else found.tail or _EMPTY
+        candidates += [*_as_needs(reached), *_as_needs(item.head), item.needs]
+        run = item if item.exact is not None else item.tail or _EMPTY
     if head is None:
         return run
     return _Found(None, _best([*candidates, *_as_needs(run)]), head=head, tail=run)
@@ -785,24 +787,26 @@ def _joined(left: _Found, right: _Found) -> _Found | None:
     return _Found(texts, frozenset(), next(iter(kinds), None))
 
 
-def _as_needs(found: _Found | None) -> list[frozenset[Needed]]:
-    if found is None or found.exact is None:
+def _as_needs(part: _Found | None) -> list[frozenset[Needed]]:
+    if part is None or part.exact is None:
         return []
     texts: list[str] = []
-    for text in sorted(found.exact, key=len):
+    for text in sorted(part.exact, key=len):
         if not any(shorter in text for shorter in texts):
             texts.append(text)
-    return [frozenset(Needed(text, bool(found.folded)) for text in texts)]
+    return [frozenset(Needed(text, bool(part.folded)) for text in texts)]
 
 
 def _best(candidates: list[frozenset[Needed]]) -> frozenset[Needed]:
-    useful = [each for each in candidates if each and all(need.text for need in each)]
+    useful = [
+        candidate for candidate in candidates if candidate and all(need.text for need in candidate)
+    ]
     return max(useful, key=_worth, default=frozenset())
 
 
 def _worth(needs: frozenset[Needed]) -> tuple[int, int, int]:
-    rarity = min(sum(_RARE if char in _RARE_CHARS else 1 for char in each.text) for each in needs)
-    shortest = min(len(each.text) for each in needs)
+    rarity = min(sum(_RARE if char in _RARE_CHARS else 1 for char in need.text) for need in needs)
+    shortest = min(len(need.text) for need in needs)
     return min(rarity, _LONG_ENOUGH), -len(needs), shortest
 
 
@@ -815,7 +819,7 @@ def _item(op: str, argument: Any, flags: int) -> _Found:
         _, added, removed, inside = argument if op == "SUBPATTERN" else (0, 0, 0, argument)
         return _sequence(inside, (flags | added) & ~removed)
     if op == "BRANCH":
-        return _branch([_sequence(each, flags) for each in argument[1]])
+        return _branch([_sequence(choice, flags) for choice in argument[1]])
     if op in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, most, inside = argument
         return _repeat(int(least), int(most), _sequence(inside, flags))
@@ -848,8 +852,8 @@ def _branch(parts: list[_Found]) -> _Found:
     together = frozenset().union(*exacts) if exacts else frozenset()
     if len(exacts) == len(parts) and len(kinds) <= 1 and len(together) <= _MAX_TEXTS:
         return _Found(together, frozenset(), next(iter(kinds), None))
-    each = [_best([*_as_needs(part), part.needs]) for part in parts]
-    needs = frozenset().union(*each) if all(each) else frozenset()
+    needs_by_part = [_best([*_as_needs(part), part.needs]) for part in parts]
+    needs = frozenset().union(*needs_by_part) if all(needs_by_part) else frozenset()
     return _Found(None, needs if len(needs) <= _MAX_TEXTS else frozenset())
 
 
@@ -880,7 +884,7 @@ def _lowered_partners(char: str, is_ascii: bool) -> frozenset[str]:
     """Return, in lower case, all that ``re`` matches with a character if case is ignored."""
     flags = re.IGNORECASE | (re.ASCII if is_ascii else 0)
     matched = {char, *re.findall(re.escape(char), _cased(), flags)}
-    lowered = {each.lower() for each in matched}
+    lowered = {text.lower() for text in matched}
     # Within a word a capital sigma has one lower case, at its end another.
     return frozenset(lowered | {"σ", "ς"} if lowered & {"σ", "ς"} else lowered)
 

@@ -171,17 +171,19 @@ def is_read_alike(tree: Expr, binds: Mapping[type[Expr], int]) -> bool:
         return binds.get(type(node), CLOSED)
 
     def is_alike(node: Expr) -> bool:
-        own, right = level(node), node.args.get("expression")
-        if own == CLOSED or isinstance(node, exp.Escape):
+        node_level, right = level(node), node.args.get("expression")
+        if node_level == CLOSED or isinstance(node, exp.Escape):
             return True
         if isinstance(node, exp.Is) and not isinstance(right, exp.Null | exp.Boolean):
             return False
         first = level(node.this)
-        if own == PREDICATE:
+        if node_level == PREDICATE:
             others = [right, node.args.get("low"), node.args.get("high")]
             binds_all = all(level(other) > COMPARISON for other in others if other is not None)
             return first >= COMPARISON and binds_all and not node.args.get("symmetric")
         # Operators of one level group from the left; for AND and OR it makes no difference.
-        return first >= own and (right is None or level(right) > own or own < NOT)
+        return first >= node_level and (
+            right is None or level(right) > node_level or node_level < NOT
+        )
 
     return all(map(is_alike, tree.walk()))

@@ -1,9 +1,9 @@
-"""How far results are final: until when no later segment changes them, by entity.
+"""Fronts of entities: the instants up to which results are final.
 
-An open run holds an entity back: rows of which no segment is final yet, until a gap or a horizon is
-over. Where nothing holds it, the watermark says how far it is, whether rows of it come or not. An
-entity that nobody has seen can begin there at the earliest. So entities without rows hold nothing
-for longer than a gap.
+No later segment changes a result before the front of its entity. An open run holds an entity back:
+rows of which no segment is final yet, until a gap or a horizon is over. Where nothing holds it, the
+watermark says how far it is, whether rows of it come or not. An entity that nobody has seen can
+begin there at the earliest. So entities without rows hold nothing for longer than a gap.
 
 Of several entities:
 
@@ -106,13 +106,13 @@ class KnownFronts(Fronts):
 
     def of(self, names: pa.Table) -> Ints:
         """Return the fronts of some entities."""
-        found = np.full(len(names), self.default)
+        fronts = np.full(len(names), self.default)
         if self.names is None or self.at is None or not len(self.at) or not len(names):
-            return found
+            return fronts
         mine, listed = ids_together([names, self.names], self.keys)
         first = np.full(int(max(mine.max(), listed.max())) + 1, FOREVER)
         np.minimum.at(first, listed, self.at)
-        least: Ints = np.minimum(found, first[mine])
+        least: Ints = np.minimum(fronts, first[mine])
         return least
 
     def known(self) -> KnownFronts:
@@ -199,32 +199,32 @@ class StageFronts(Fronts):
     @property
     def least(self) -> int:
         """No front is before that."""
-        return timeline.earlier(min(each.least for each in self.inputs), self.lag)
+        return timeline.earlier(min(front.least for front in self.inputs), self.lag)
 
     def of(self, names: pa.Table) -> Ints:
         """Return the fronts of some entities."""
-        found: Ints = np.min([each.of(names) for each in self.inputs], axis=0)
-        return timeline.earlier(found, self.lag)
+        fronts: Ints = np.min([front.of(names) for front in self.inputs], axis=0)
+        return timeline.earlier(fronts, self.lag)
 
     @property
     def by_keys(self) -> StageFronts:
         """The same fronts of entities that have other codes."""
-        return StageFronts(tuple(each.by_keys for each in self.inputs), self.lag)
+        return StageFronts(tuple(front.by_keys for front in self.inputs), self.lag)
 
     def known(self) -> KnownFronts:
         """Return all of them."""
-        every = [each.known() for each in self.inputs]
+        every = [front.known() for front in self.inputs]
         keys = every[0].keys
         if not keys:  # all are one, and a table without columns has no rows
             # Of known fronts: records that newer ones override hold back only ``self.least``.
-            return KnownFronts(timeline.earlier(min(each.least for each in every), self.lag))
-        names = [each.names.select(list(keys)) for each in every if each.names is not None]
-        at = [each.at for each in every if each.at is not None]
+            return KnownFronts(timeline.earlier(min(front.least for front in every), self.lag))
+        names = [front.names.select(list(keys)) for front in every if front.names is not None]
+        instants = [front.at for front in every if front.at is not None]
         return KnownFronts(
-            timeline.earlier(min(each.default for each in every), self.lag),
+            timeline.earlier(min(front.default for front in every), self.lag),
             keys,
             pa.concat_tables(names) if names else None,
-            timeline.earlier(np.concatenate(at), self.lag) if at else None,
+            timeline.earlier(np.concatenate(instants), self.lag) if instants else None,
         )
 
 
@@ -238,18 +238,18 @@ class PairFronts(Fronts):
     @property
     def least(self) -> int:
         """No front is before that."""
-        return min(each.least for each in self.sides)
+        return min(side.least for side in self.sides)
 
     def of(self, names: pa.Table) -> Ints:
         """Return the fronts of some pairs."""
-        found = []
+        fronts = []
         for name, side in zip(self.step.names, self.sides, strict=True):
             if side.names is None:
-                found.append(np.full(len(names), side.default))
+                fronts.append(np.full(len(names), side.default))
                 continue
-            own = names.select([f"{name}_{key}" for key in side.keys])
-            found.append(side.of(own.rename_columns(list(side.keys))))
-        least: Ints = np.minimum(*found)
+            entities = names.select([f"{name}_{key}" for key in side.keys])
+            fronts.append(side.of(entities.rename_columns(list(side.keys))))
+        least: Ints = np.minimum(*fronts)
         return least
 
     def known(self) -> KnownFronts:
@@ -264,15 +264,15 @@ def known_until(segments: Segments, front: Ints) -> Ints:
         segments: final ones; those of one entity do not overlap.
         front: before which instant all segments of each entity are there (µs), ``[entities]``.
     """
-    at = front[segments.keys]
-    rows = (segments.lo <= at) & (segments.hi > at)
-    found = front.copy()
-    np.maximum.at(found, segments.keys[rows], segments.hi[rows])
-    return found
+    instants = front[segments.keys]
+    rows = (segments.lo <= instants) & (segments.hi > instants)
+    fronts = front.copy()
+    np.maximum.at(fronts, segments.keys[rows], segments.hi[rows])
+    return fronts
 
 
 def frontier_of(
-    node: graph.Node, inputs: Sequence[Ints], found: Mapping[int, Keyed | Rows]
+    node: graph.Node, inputs: Sequence[Ints], outputs: Mapping[int, Keyed | Rows]
 ) -> tuple[Ints, Ints]:
     """Return the instant before which the results of each entity are final (µs).
 
@@ -283,7 +283,7 @@ def frontier_of(
         node: the graph.
         inputs: the instant before which all segments of each entity are there, by input, ``[n]``;
             no segment is there at it that begins before.
-        found: what came out of each part, by its id; see ``graph.every``.
+        outputs: what came out of each part, by its id; see ``graph.every``.
 
     Returns:
         That instant, and the one that time has to pass until more is final, ``FOREVER`` if nothing
@@ -291,43 +291,43 @@ def frontier_of(
     """
     fronts: dict[int, Ints] = {}
     again = np.full_like(inputs[0], FOREVER)
-    for each in graph.parts(node):
-        match each:
+    for part in graph.parts(node):
+        match part:
             case graph.Input(at):
                 front = inputs[at]
             case graph.Unary(step, of):
-                front, made = fronts[id(of)], found[id(each)]
+                front, output = fronts[id(of)], outputs[id(part)]
                 if isinstance(step, Integral | Extremum) and step.lag_us:
-                    assert isinstance(made, Keyed)  # at ticks nothing lasts
+                    assert isinstance(output, Keyed)  # at ticks nothing lasts
                     goes_on = isinstance(step, Extremum) or graph.lag(of) > 0
                     most = step.width_us if goes_on else 0
-                    front = _before_open(made.segments, front, again, most)
+                    front = _before_open(output.segments, front, again, most)
             case graph.SameEntity(left, right):
                 front = np.minimum(fronts[id(left)], fronts[id(right)])
-        fronts[id(each)] = front
+        fronts[id(part)] = front
     return fronts[id(node)], again
 
 
-def _before_open(made: Segments, front: Ints, again: Ints, most: int) -> Ints:
+def _before_open(pieces: Segments, front: Ints, again: Ints, most: int) -> Ints:
     """Return fronts moved back to the start of pieces of which the end may become another one.
 
     A piece of a moving extreme that ends there goes on if another segment begins at once, and so
     does one of windows over windows if what begins there is not what comes.
 
     Args:
-        made: pieces of windows.
+        pieces: pieces of windows.
         front: before which instant all that they see is there, of each entity (µs).
         again: set to the instant that time has to pass until pieces are over (µs).
         most: how long pieces are that may go on where they end there (µs).
     """
-    at, ends = front[made.keys], made.ends
-    is_open = (ends > at) | ((ends == at) & (ends - made.lo <= most))
-    rows = np.flatnonzero(is_open & (made.lo < at))
-    keys, over = made.keys[rows], ends[rows]
-    found = front.copy()
-    np.minimum.at(found, keys, made.lo[rows])
-    np.minimum.at(again, keys, over - (over > at[rows]))
-    return found
+    instants, ends = front[pieces.keys], pieces.ends
+    is_open = (ends > instants) | ((ends == instants) & (ends - pieces.lo <= most))
+    rows = np.flatnonzero(is_open & (pieces.lo < instants))
+    keys, over = pieces.keys[rows], ends[rows]
+    fronts = front.copy()
+    np.minimum.at(fronts, keys, pieces.lo[rows])
+    np.minimum.at(again, keys, over - (over > instants[rows]))
+    return fronts
 
 
 def last_ends(segments: Segments, n: int) -> Ints:
@@ -345,9 +345,9 @@ def whole_until(segments: Segments, front: Ints) -> Ints:
         front: an instant of each entity (µs), ``[entities]``.
     """
     rows = segments.ends > front[segments.keys]
-    found = front.copy()
-    np.minimum.at(found, segments.keys[rows], segments.lo[rows])
-    return found
+    fronts = front.copy()
+    np.minimum.at(fronts, segments.keys[rows], segments.lo[rows])
+    return fronts
 
 
 # -- the entities of a bucket ---------------------------------------------------------------------
@@ -384,7 +384,7 @@ class EntityIndex:
     @property
     def woken(self) -> list[Ints]:
         """The codes of the entities whose time has come."""
-        return [codes_of(each.payload) for each in self._wakes.before(self.until)]
+        return [codes_of(wake.payload) for wake in self._wakes.before(self.until)]
 
     def open(self, codes: list[Ints]) -> None:
         """Look up the entities of some codes."""
@@ -393,13 +393,13 @@ class EntityIndex:
 
     def has_held(self, names: pa.Table) -> Mask:
         """Return which entities have rows that are in no segment yet."""
-        held = [codes_of(each) for kind, (each, _) in self.after.items() if kind.startswith(HELD)]
-        found: Mask = np.isin(codes_of(names), np.concatenate([*held, np.zeros(0, np.int64)]))
-        return found
+        held = [codes_of(table) for kind, (table, _) in self.after.items() if kind.startswith(HELD)]
+        is_held: Mask = np.isin(codes_of(names), np.concatenate([*held, np.zeros(0, np.int64)]))
+        return is_held
 
-    def look_again(self, names: pa.Table, at: Ints) -> None:
+    def look_again(self, names: pa.Table, instants: Ints) -> None:
         """Look at entities once time has passed an instant of each (µs)."""
-        self._again.append((codes_of(names), np.maximum(at, self.until)))
+        self._again.append((codes_of(names), np.maximum(instants, self.until)))
 
     def close(self, waits: Mapping[str, int], low: int) -> tuple[Files, EntityRuns]:
         """Return the files of wakes and of records after the batch.
@@ -413,13 +413,13 @@ class EntityIndex:
         for kind, wait in waits.items():
             if kind in self.after and wait < ENDLESS_US - 1:
                 table, instants = self.after[kind]
-                at = np.full(len(self.codes), NEVER)
+                due = np.full(len(self.codes), NEVER)
                 places = np.searchsorted(self.codes, codes_of(table))
-                np.maximum.at(at, places, instants + wait)
-                parts.append((self.codes[at >= self.until], at[at >= self.until]))
+                np.maximum.at(due, places, instants + wait)
+                parts.append((self.codes[due >= self.until], due[due >= self.until]))
         new: Kept | None = None
         if parts:
-            who, when = (np.concatenate(each) for each in zip(*parts, strict=True))
+            who, when = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
             new = Kept({}, when, when, pa.table({CODE: pa.array(who)}))
         records = self.records.after(self.codes, self.after, {GIVEN: low})
         return self._wakes.after(self.until, new), records
@@ -467,9 +467,9 @@ class OpenRuns:
     def marked(before: pa.Table | None, due: pa.Table | None) -> pa.Table:
         """Return rows that were held and those that have come, as what they are."""
         return pa.concat_tables(
-            each.append_column(_IS_NEW, pa.array(np.full(len(each), is_new)))
-            for each, is_new in ((before, False), (due, True))
-            if each is not None
+            table.append_column(_IS_NEW, pa.array(np.full(len(table), is_new)))
+            for table, is_new in ((before, False), (due, True))
+            if table is not None
         )
 
     def taken(self, held: pa.Table) -> pa.Table:

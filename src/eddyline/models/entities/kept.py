@@ -1,10 +1,10 @@
-"""What a bucket keeps of its entities between batches, in files that are never written again.
+"""Records and rows of entities, which a bucket keeps between batches.
 
-Every batch appends a run with the records of the entities that it has looked at, sorted by the
-codes of these; the newest run that has a code has all that is known of it. Rows of entities are in
-files of their own (``EntityRows``). Runs are merged when the newer ones have become as large as the
-one before them, so a record is written again as often as the number of records doubles, and a batch
-costs what it changes.
+They are in files that are never written again. Every batch appends a run with the records of the
+entities that it has looked at, sorted by the codes of these; the newest run that has a code has all
+that is known of it. Rows of entities are in files of their own (``EntityRows``). Runs are merged
+when the newer ones have become as large as the one before them, so a record is written again as
+often as the number of records doubles, and a batch costs what it changes.
 
 Whatever reads or writes raises OSError if files cannot be read or written.
 """
@@ -79,7 +79,7 @@ class EntityRecords:
             codes: sorted, each once.
             kinds: which kinds; None is all.
         """
-        found: dict[str, list[pa.Table]] = {}
+        parts: dict[str, list[pa.Table]] = {}
         wanted = codes
         for run in reversed(self.runs):
             if not wanted.size:
@@ -88,13 +88,13 @@ class EntityRecords:
             mine, wanted = wanted[is_there], wanted[~is_there]
             for kind, file in run.files.items() if mine.size else ():
                 if kind != _CODES and (kinds is None or kind in kinds):
-                    found.setdefault(kind, []).append(_taken(_open(self.place, file), mine))
-        every = {kind: pa.concat_tables(tables) for kind, tables in found.items()}
+                    parts.setdefault(kind, []).append(_taken(_open(self.place, file), mine))
+        every = {kind: pa.concat_tables(tables) for kind, tables in parts.items()}
         return {kind: table for kind, table in every.items() if len(table)}
 
     def given(self, codes: Ints) -> dict[str, pa.Table]:
         """Return the records of some entities as they were given to ``after``."""
-        return {kind: each.drop_columns([AT]) for kind, each in self.of(codes).items()}
+        return {kind: table.drop_columns([AT]) for kind, table in self.of(codes).items()}
 
     def after(
         self,
@@ -112,7 +112,7 @@ class EntityRecords:
                 go when runs are merged.
         """
         runs = list(self.runs)
-        n = n_merged([each.n_codes for each in runs])
+        n = n_merged([run.n_codes for run in runs])
         if n:
             merged = self._merged(runs[-n:], lows, is_all=n == len(runs))
             runs[-n:] = [] if merged is None else [merged]
@@ -127,17 +127,17 @@ class EntityRecords:
             kind: of records.
             since: entities whose records are all before this instant are left out, or not (µs).
         """
-        found: list[pa.Table] = []
+        tables: list[pa.Table] = []
         for place, run in enumerate(self.runs):
             file = run.files.get(kind)
             if file is None or file.last_end < since:
                 continue
             table = _open(self.place, file)
             for newer in self.runs[place + 1 :]:
-                known = codes_of(_open(self.place, newer.files[_CODES]))
-                table = table.filter(pa.array(~_is_in(codes_of(table), known)))
-            found.append(table)
-        filled = [each for each in found if len(each)]
+                codes = codes_of(_open(self.place, newer.files[_CODES]))
+                table = table.filter(pa.array(~_is_in(codes_of(table), codes)))
+            tables.append(table)
+        filled = [part for part in tables if len(part)]
         return pa.concat_tables(filled) if filled else None
 
     def first_of(self, kind: str, since: int) -> int:
@@ -155,7 +155,7 @@ class EntityRecords:
         self, runs: Sequence[EntityRun], lows: Mapping[str, int], *, is_all: bool
     ) -> EntityRun | None:
         part = EntityRecords(self.place, runs)
-        every = [codes_of(_open(self.place, each.files[_CODES])) for each in runs]
+        every = [codes_of(_open(self.place, run.files[_CODES])) for run in runs]
         codes = distinct(np.concatenate(every))
         records = part.of(codes)
         for kind, low in lows.items():
@@ -163,10 +163,10 @@ class EntityRecords:
                 is_needed = instants_of(records[kind]) > low
                 records[kind] = records[kind].filter(pa.array(is_needed))
         if is_all:  # nothing older is overridden by an entity without records
-            filled = [codes_of(each) for each in records.values()]
+            filled = [codes_of(table) for table in records.values()]
             codes = distinct(np.concatenate(filled)) if filled else codes[:0]
         again = {
-            kind: (each.drop_columns([AT]), instants_of(each)) for kind, each in records.items()
+            kind: (table.drop_columns([AT]), instants_of(table)) for kind, table in records.items()
         }
         return self._written(codes, again) if codes.size else None
 
@@ -213,22 +213,24 @@ class EntityRows:
             codes: sorted, each once.
             low: rows at or before this instant are left out, whether they have gone or not (µs).
         """
-        files = [each for each in self.files if each.last_end > low]
-        found = [_taken(_open(self.place, file), codes) for file in files]
+        files = [file for file in self.files if file.last_end > low]
+        tables = [_taken(_open(self.place, file), codes) for file in files]
         if low > ALWAYS:
-            found = [each.filter(pa.array(instants_of(each) > low)) for each in found]
-        return _whole(found)
+            tables = [table.filter(pa.array(instants_of(table) > low)) for table in tables]
+        return _whole(tables)
 
     def since(self, instant: int) -> pa.Table | None:
         """Return the rows at an instant (µs) or behind it; None if there are none."""
-        found = [_open(self.place, each) for each in self.files if each.last_end >= instant]
-        return _whole([each.slice(np.searchsorted(instants_of(each), instant)) for each in found])
+        tables = [_open(self.place, file) for file in self.files if file.last_end >= instant]
+        return _whole(
+            [table.slice(np.searchsorted(instants_of(table), instant)) for table in tables]
+        )
 
     def until(self, instant: int) -> pa.Table | None:
         """Return the rows at an instant (µs) or before it; None if there are none."""
-        found = [_open(self.place, each) for each in self.files if each.first_start <= instant]
-        ends = [np.searchsorted(instants_of(each), instant, "right") for each in found]
-        return _whole([each.slice(0, end) for each, end in zip(found, ends, strict=True)])
+        tables = [_open(self.place, file) for file in self.files if file.first_start <= instant]
+        ends = [np.searchsorted(instants_of(table), instant, "right") for table in tables]
+        return _whole([table.slice(0, end) for table, end in zip(tables, ends, strict=True)])
 
     def after(
         self, new: pa.Table | None, low: int, needed: Callable[[pa.Table], pa.Table]
@@ -240,10 +242,10 @@ class EntityRows:
             low: files go whose rows all end at or before this instant (µs).
             needed: returns what stays of rows when files are merged.
         """
-        files = [each for each in self.files if each.last_end > low]
-        n = n_merged([each.n_rows for each in files])
+        files = [file for file in self.files if file.last_end > low]
+        n = n_merged([file.n_rows for file in files])
         if n:
-            merged = pa.concat_tables([_open(self.place, each) for each in files[-n:]])
+            merged = pa.concat_tables([_open(self.place, file) for file in files[-n:]])
             files[-n:] = self._written(needed(merged.drop_columns([AT])))
         return (*files, *(() if new is None else self._written(new)))
 
@@ -279,33 +281,33 @@ def n_merged(sizes: Sequence[int]) -> int:
 
 def codes_of(table: pa.Table) -> Ints:
     """Return the code of each row."""
-    found: Ints = table.column(CODE).to_numpy()
-    return found
+    codes: Ints = table.column(CODE).to_numpy()
+    return codes
 
 
 def instants_of(table: pa.Table) -> Ints:
     """Return the instant of each record (µs)."""
-    found: Ints = table.column(AT).to_numpy()
-    return found
+    instants: Ints = table.column(AT).to_numpy()
+    return instants
 
 
-def _is_in(wanted: Ints, known: Ints) -> Mask:
+def _is_in(wanted: Ints, others: Ints) -> Mask:
     """Return which of some codes are among others, which are sorted."""
-    places = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-    found: Mask = known[places] == wanted if len(known) else np.zeros(len(wanted), np.bool_)
-    return found
+    places = np.minimum(np.searchsorted(others, wanted), max(len(others) - 1, 0))
+    is_there: Mask = others[places] == wanted if len(others) else np.zeros(len(wanted), np.bool_)
+    return is_there
 
 
-def _whole(found: Sequence[pa.Table]) -> pa.Table | None:
-    parts = [each.drop_columns([AT]) for each in found if len(each)]
+def _whole(tables: Sequence[pa.Table]) -> pa.Table | None:
+    parts = [table.drop_columns([AT]) for table in tables if len(table)]
     return pa.concat_tables(parts) if parts else None
 
 
 def _taken(table: pa.Table, codes: Ints) -> pa.Table:
     """Return the rows of some codes in a table that is sorted by them, and may have several."""
-    known = codes_of(table)
-    first = np.searchsorted(known, codes, "left")
-    places = timeline.runs(first, np.searchsorted(known, codes, "right") - first)[1]
+    sorted_codes = codes_of(table)
+    first = np.searchsorted(sorted_codes, codes, "left")
+    places = timeline.runs(first, np.searchsorted(sorted_codes, codes, "right") - first)[1]
     return table.take(pa.array(places))
 
 

@@ -1,4 +1,4 @@
-"""What the stages of a graph give in a batch, and what they keep for later.
+"""Stages of a graph: their results in a batch, and their state.
 
 Final segments come in; ``Flow`` is what goes on to the next stage. ``fronts`` says what is final.
 
@@ -82,9 +82,9 @@ class Flow:
         fresh, fronts = self.fresh, self.fronts.by_keys
         if fresh is None:
             return Flow(None, fronts)
-        at = fresh.entities.column_names.index(CODE)
+        place = fresh.entities.column_names.index(CODE)
         codes = pa.array(np.zeros(len(fresh.entities), np.int64))
-        return Flow(Keyed(fresh.segments, fresh.entities.set_column(at, CODE, codes)), fronts)
+        return Flow(Keyed(fresh.segments, fresh.entities.set_column(place, CODE, codes)), fronts)
 
 
 @dataclass(frozen=True)
@@ -129,30 +129,30 @@ class EntityStage:
     @cached_property
     def _new(self) -> list[pa.Table | None]:
         """The new segments of each input."""
-        new = [each.fresh for each in self.flows]
-        return [None if each is None else table_of(each, self._zone) for each in new]
+        new = [flow.fresh for flow in self.flows]
+        return [None if fresh is None else table_of(fresh, self._zone) for fresh in new]
 
     @cached_property
     def tables(self) -> list[list[pa.Table]]:
         """The segments of each input that results are made of; those that were kept come first."""
-        found = []
+        tables = []
         for ref, new in zip(self.stage.inputs, self._new, strict=True):
             kept = None
             if self.stage.looks_back:
                 kept = self._kept[ref].of(self.index.codes, self._low)
-            found.append([each for each in (kept, new) if each is not None and len(each)])
-        return found
+            tables.append([table for table in (kept, new) if table is not None and len(table)])
+        return tables
 
     def results(self) -> pa.Table | None:
         """Return the results of a batch as rows."""
         stage = self.stage
         if stage.looks_back or stage.given is not stage.node:
-            found, front, names = self._looking_back()
+            results, front, names = self._looking_back()
             if stage.given is stage.node:
-                return result_table(found, self._zone)
-            assert isinstance(found, Keyed)
+                return result_table(results, self._zone)
+            assert isinstance(results, Keyed)
             with self._watch.on(stage.node):
-                return self._changes(found, front, names)
+                return self._changes(results, front, names)
         (only,) = self.flows
         if only.fresh is None:
             return None
@@ -160,15 +160,15 @@ class EntityStage:
 
     def flow(self) -> Flow:
         """Return the results of a batch as segments for the next stage."""
-        fronts = tuple(each.fronts for each in self.flows)
-        found: Keyed | Rows | None = None
+        fronts = tuple(flow.fronts for flow in self.flows)
+        result: Keyed | Rows | None = None
         if self.stage.looks_back:
-            found = self._looking_back()[0]
+            result = self._looking_back()[0]
         elif self.flows[0].fresh is not None:
-            found = graph.run(self.stage.node, [self.flows[0].fresh], self._watch)
-        assert not isinstance(found, Rows)  # nothing is built on rows
-        is_some = found is not None and len(found.segments)
-        return Flow(found if is_some else None, StageFronts(fronts, graph.lag(self.stage.node)))
+            result = graph.run(self.stage.node, [self.flows[0].fresh], self._watch)
+        assert not isinstance(result, Rows)  # nothing is built on rows
+        is_some = result is not None and len(result.segments)
+        return Flow(result if is_some else None, StageFronts(fronts, graph.lag(self.stage.node)))
 
     def keep(self) -> tuple[dict[int, Files], int]:
         """Keep the new segments, if results look back at them.
@@ -182,10 +182,10 @@ class EntityStage:
         back = graph.reach(self.stage.given) + graph.lag(self.stage.given) + 1
 
         def needed(rows: pa.Table) -> pa.Table:
-            front = np.min([each.fronts.of(rows) for each in self.flows], axis=0)
+            front = np.min([flow.fronts.of(rows) for flow in self.flows], axis=0)
             return rows.filter(pa.array(ends_of(rows) > timeline.earlier(front, back)))
 
-        least = min(each.fronts.least for each in self.flows)
+        least = min(flow.fronts.least for flow in self.flows)
         low = max(self._low, timeline.earlier(least, back))
         after = {
             ref: self._kept[ref].after(new, low, needed)
@@ -199,58 +199,60 @@ class EntityStage:
         """Return the results that are final now, until when they are, and their entities."""
         stage = self.stage
         segments, names = self._segments()
-        given = self._given_until(names)
+        since = self._given_until(names)
         every = graph.every(stage.given, segments, self._watch)
-        known = [
-            known_until(each.segments, flow.fronts.of(names))
-            for each, flow in zip(segments, self.flows, strict=True)
+        fronts = [
+            known_until(part.segments, flow.fronts.of(names))
+            for part, flow in zip(segments, self.flows, strict=True)
         ]
-        front, again = frontier_of(stage.given, known, every)
-        front = np.maximum(front, given)
-        found = every[id(stage.given)]
+        front, again = frontier_of(stage.given, fronts, every)
+        front = np.maximum(front, since)
+        results = every[id(stage.given)]
         if not stage.looks_back:
-            return found, front, names
-        self._look_again(found, np.min(known, axis=0), again, names)
-        if isinstance(found, Keyed):
-            over = whole_until(found.segments, front)
-            found, front = _settled(found, given, front), np.maximum(over, given)
+            return results, front, names
+        self._look_again(results, np.min(fronts, axis=0), again, names)
+        if isinstance(results, Keyed):
+            over = whole_until(results.segments, front)
+            results, front = _settled(results, since, front), np.maximum(over, since)
         else:
-            times, keys = found.samples.times, found.samples.keys
-            is_new = (times >= given[keys]) & (times < front[keys])
-            found = Rows(found.samples.take(is_new), found.entities)
+            times, keys = results.samples.times, results.samples.keys
+            is_new = (times >= since[keys]) & (times < front[keys])
+            results = Rows(results.samples.take(is_new), results.entities)
         if len(names):
             # No segment that ends later is of results that were given: see ``keep``.
             table = names.append_column(GIVEN, pa.array(front))
-            last = [last_ends(each.segments, len(names)) for each in segments]
+            last = [last_ends(part.segments, len(names)) for part in segments]
             self.index.after[GIVEN] = table, np.max([front, *last], axis=0)
-        return found, front, names
+        return results, front, names
 
-    def _look_again(self, found: Keyed | Rows, known: Ints, again: Ints, names: pa.Table) -> None:
+    def _look_again(
+        self, results: Keyed | Rows, fronts: Ints, again: Ints, names: pa.Table
+    ) -> None:
         """Look at entities again when more of their results are final, although nothing comes.
 
         Args:
-            found: all results that the segments have so far.
-            known: before which instant all segments of each entity are there (µs).
+            results: all results that the segments have so far.
+            fronts: before which instant all segments of each entity are there (µs).
             again: when more is final of what waits for a piece to be over (µs).
             names: the entities.
 
         Entities with rows that are in no segment yet are looked at when these are, if not before.
         """
-        if isinstance(found, Keyed):
-            keys, at = found.segments.keys, found.segments.ends - 1
+        if isinstance(results, Keyed):
+            keys, instants = results.segments.keys, results.segments.ends - 1
         else:
-            keys, at = found.samples.keys, found.samples.times
-        waits = at >= known[keys]
-        np.minimum.at(again, keys[waits], at[waits])
+            keys, instants = results.samples.keys, results.samples.times
+        waits = instants >= fronts[keys]
+        np.minimum.at(again, keys[waits], instants[waits])
         is_open = again < FOREVER
-        is_open &= (known >= self.index.until) | ~self.index.has_held(names)
+        is_open &= (fronts >= self.index.until) | ~self.index.has_held(names)
         self.index.look_again(names.filter(pa.array(is_open)), again[is_open])
 
     def _segments(self) -> tuple[list[Keyed], pa.Table]:
         """Return the segments of all inputs with common ids, and what these are called."""
         segments: list[Keyed] = []
-        for at, tables in enumerate(self.tables):
-            layout = Layout(self._keys, self.stage.shapes[at].attributes)
+        for place, tables in enumerate(self.tables):
+            layout = Layout(self._keys, self.stage.shapes[place].attributes)
             whole = _together(tables)
             segments.append(no_segments(layout) if whole is None else keyed(whole, layout))
         kept = self.index.kept
@@ -264,34 +266,34 @@ class EntityStage:
         """
         low = self._low
         first = low if low == NEVER else low + graph.reach(self.stage.given) + 1
-        found = np.full(len(names), first)
+        instants = np.full(len(names), first)
         before = self.index.kept.get(GIVEN)
         if before is not None and len(names):
             ids = ids_together([names, before], self._keys)[1]
-            found[ids] = np.maximum(before.column(GIVEN).to_numpy(), first)
-        return found
+            instants[ids] = np.maximum(before.column(GIVEN).to_numpy(), first)
+        return instants
 
-    def _changes(self, found: Keyed, front: Ints, names: pa.Table) -> pa.Table | None:
+    def _changes(self, results: Keyed, front: Ints, names: pa.Table) -> pa.Table | None:
         """Return the ranges that are over, and keep those that may go on."""
-        step, told = self.stage.ranges, self.stage.told.shape
+        step, shape = self.stage.ranges, self.stage.told.shape
         if step is not None:
-            found, self.observed = step.watched(found)
-        new = table_of(found, self._zone) if len(found.segments) else None
+            results, self.observed = step.watched(results)
+        new = table_of(results, self._zone) if len(results.segments) else None
         whole = _together([self.index.kept.get("ranges"), new])
         if whole is None:
             return None
-        by = told.keys[: len(told.keys) - len(self._keys) + 1]
-        every = keyed(whole, Layout((*by, *self._keys), told.attributes))
+        by = shape.keys[: len(shape.keys) - len(self._keys) + 1]
+        every = keyed(whole, Layout((*by, *self._keys), shape.attributes))
         until = front[ids_together([names, every.entities], self._keys)[1]]
-        made = integrals.changes(every.segments)
-        starts = made.starts
-        goes_on = made.ends >= until[starts.keys]
+        changes = integrals.changes(every.segments)
+        starts = changes.starts
+        goes_on = changes.ends >= until[starts.keys]
         if step is not None:
             goes_on &= step.are_asked(every.entities)[starts.keys]
-        kept, ends = _as_segments(every, made, goes_on, self._zone)
+        kept, ends = _as_segments(every, changes, goes_on, self._zone)
         if len(kept):
             self.index.after["ranges"] = kept, ends
-        over = Rows(starts.take(~goes_on), every.entities, made.ends[~goes_on])
+        over = Rows(starts.take(~goes_on), every.entities, changes.ends[~goes_on])
         return result_table(over, self._zone)
 
 
@@ -303,33 +305,33 @@ def begins_of(table: pa.Table) -> Ints:
 def no_segments(layout: Layout) -> Keyed:
     """Return no segments."""
     none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-    coefs = {each: np.zeros((0, 1)) for each in layout.attributes}
-    errors = {each: np.zeros(0) for each in layout.attributes}
+    coefs = {name: np.zeros((0, 1)) for name in layout.attributes}
+    errors = {name: np.zeros(0) for name in layout.attributes}
     return Keyed(Segments(none, none, none, none, flags, flags, coefs, errors), pa.table({}))
 
 
-def _settled(found: Keyed, told: Ints, front: Ints) -> Keyed:
+def _settled(results: Keyed, until: Ints, front: Ints) -> Keyed:
     """Return the results that are over, and were not given before.
 
     Of what was before that instant not all is kept, so a result may seem to begin there earlier.
     """
-    segments = found.segments
-    since = told[segments.keys]
+    segments = results.segments
+    since = until[segments.keys]
     lo = np.where(segments.is_point, segments.lo, np.maximum(segments.lo, since))
     is_new = (lo >= since) & (segments.ends > since) & (segments.ends <= front[segments.keys])
-    return Keyed(segments.cut(lo, segments.hi).take(is_new), found.entities)
+    return Keyed(segments.cut(lo, segments.hi).take(is_new), results.entities)
 
 
 def _as_segments(
-    every: Keyed, made: integrals.Changes, rows: Mask, zone: str | None
+    every: Keyed, changes: integrals.Changes, rows: Mask, zone: str | None
 ) -> tuple[pa.Table, Ints]:
     """Return ranges as segments that have the values with which they begin, and their ends."""
-    segments, starts = every.segments, made.starts.take(rows)
+    segments, starts = every.segments, changes.starts.take(rows)
     order = segments.by_time
     begins, wanted = timeline.codes(
         (segments.keys[order], segments.lo[order]), (starts.keys, starts.times)
     )
-    ends = made.ends[rows]
+    ends = changes.ends[rows]
     taken = segments.take(order[np.searchsorted(begins, wanted, "left")])
     kept = replace(taken.cut(starts.times, ends), is_point=starts.times == ends)
     return table_of(Keyed(kept, every.entities), zone), kept.hi
@@ -362,7 +364,7 @@ class CrossStage:
         """Until when the value of all entities was given (µs), from now on after the batch."""
         # The code stands behind the keys, by which pairs come.
         self._shapes = {
-            at: replace(shape, keys=(*shape.keys, CODE)) for at, shape in stage.shapes.items()
+            place: replace(shape, keys=(*shape.keys, CODE)) for place, shape in stage.shapes.items()
         }
 
     def flow(self, flows: Sequence[Flow]) -> Flow:
@@ -372,8 +374,8 @@ class CrossStage:
             return self._pairs(node, flows)
         assert isinstance(node, graph.Unary)
         assert isinstance(node.step, OverEntities)
-        given = self._of_groups if node.step.by else self._of_all
-        return given(node.step, flows[0])
+        method = self._of_groups if node.step.by else self._of_all
+        return method(node.step, flows[0])
 
     @property
     def after(self) -> StageState:
@@ -389,14 +391,14 @@ class CrossStage:
         assert isinstance(node.left, graph.Input)
         assert isinstance(node.right, graph.Input)
         one, other = places = node.left.at, node.right.at
-        fronts = {at: flows[at].fronts.known() for at in places}
-        fresh = {at: self._table(at, flows[at]) for at in places}
-        begins = [each.fresh.segments.lo for each in flows if each.fresh is not None]
-        first = min((int(each.min()) for each in begins if len(each)), default=FOREVER)
-        kept = {at: self._by_end(at).since(first) for at in places}
-        for at, table in fresh.items():
-            others = (b for a, b in zip(places, reversed(places), strict=True) if a == at)
-            self._keep(at, table, min(fronts[each].least for each in others))
+        fronts = {place: flows[place].fronts.known() for place in places}
+        fresh = {place: self._table(place, flows[place]) for place in places}
+        begins = [flow.fresh.segments.lo for flow in flows if flow.fresh is not None]
+        first = min((int(lo.min()) for lo in begins if len(lo)), default=FOREVER)
+        kept = {place: self._by_end(place).since(first) for place in places}
+        for side, table in fresh.items():
+            others = (b for a, b in zip(places, reversed(places), strict=True) if a == side)
+            self._keep(side, table, min(fronts[place].least for place in others))
         pairs = []
         new, old = fresh[one], kept[one]
         if step.is_self and new is not None:
@@ -410,17 +412,20 @@ class CrossStage:
                 pairs.append(step.run(both, is_old, *shapes, tally))
                 self._watch.saw(node, (both, both), pairs[-1])
         elif not step.is_self:
-            for left, right in ((new, _together([kept[other], fresh[other]])), (old, fresh[other])):
-                if left is not None and right is not None:
-                    given = [self._keyed(one, left), self._keyed(other, right)]
-                    (a, b), _ = unified(given, (), given[0].entities.column_names)
+            for left_table, right in (
+                (new, _together([kept[other], fresh[other]])),
+                (old, fresh[other]),
+            ):
+                if left_table is not None and right is not None:
+                    sides = [self._keyed(one, left_table), self._keyed(other, right)]
+                    (a, b), _ = unified(sides, (), sides[0].entities.column_names)
                     pairs.append(step.between(a, b, tally))
                     self._watch.saw(node, (a, b), pairs[-1])
         return Flow(self._coded(pairs, node), PairFronts(step, (fronts[one], fronts[other])))
 
     def _coded(self, pairs: Sequence[Keyed], node: graph.OtherEntities) -> Keyed | None:
         """Return pairs with a code of their own."""
-        whole = _together([table_of(each, self._zone) for each in pairs if len(each.segments)])
+        whole = _together([table_of(part, self._zone) for part in pairs if len(part.segments)])
         if whole is None:
             return None
         one, other = (f"{name}_{CODE}" for name in node.names)
@@ -453,10 +458,10 @@ class CrossStage:
         whole = _together([held.until(front), fresh])
         over, done = front, None
         if whole is not None:
-            given = _behind(self._keyed(0, whole), self.low)
-            made = step.run(given)
-            self._watch.saw(step, (given,), made)
-            segments = made.segments
+            pieces = _behind(self._keyed(0, whole), self.low)
+            values = step.run(pieces)
+            self._watch.saw(step, (pieces,), values)
+            segments = values.segments
             over = int(whole_until(segments, np.array([front]))[0])
             group = pa.table({CODE: pa.array([0], pa.int64())})
             done = Keyed(segments.take(segments.ends <= front), group)
@@ -472,57 +477,57 @@ class CrossStage:
 
     # -- segments that are kept -------------------------------------------------------------------
 
-    def _by_end(self, at: int) -> EntityRows:
-        files = self.segments.get(self.stage.inputs[at], ())
+    def _by_end(self, place: int) -> EntityRows:
+        files = self.segments.get(self.stage.inputs[place], ())
         return EntityRows(self._context.place, files, sorted_by=AT)
 
-    def _keep(self, at: int, new: pa.Table | None, low: int) -> None:
+    def _keep(self, place: int, new: pa.Table | None, low: int) -> None:
         """Keep the segments that are not over before an instant, with new ones among them."""
 
         def needed(rows: pa.Table) -> pa.Table:
             return rows.filter(pa.array(ends_of(rows) > low))
 
         new = None if new is None else needed(new)
-        self.segments[self.stage.inputs[at]] = self._by_end(at).after(new, low, needed)
+        self.segments[self.stage.inputs[place]] = self._by_end(place).after(new, low, needed)
 
-    def _table(self, at: int, flow: Flow) -> pa.Table | None:
+    def _table(self, place: int, flow: Flow) -> pa.Table | None:
         """Return new segments as they are kept."""
         if flow.fresh is None or not len(flow.fresh.segments):
             return None
-        entities = flow.fresh.entities.select(list(self._shapes[at].keys))
+        entities = flow.fresh.entities.select(list(self._shapes[place].keys))
         return table_of(Keyed(flow.fresh.segments, entities), self._zone)
 
-    def _keyed(self, at: int, table: pa.Table) -> Keyed:
-        return keyed(table, self._shapes[at].layout)
+    def _keyed(self, place: int, table: pa.Table) -> Keyed:
+        return keyed(table, self._shapes[place].layout)
 
 
 def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
-    filled = [each for each in tables if each is not None and len(each)]
+    filled = [table for table in tables if table is not None and len(table)]
     return pa.concat_tables(filled) if filled else None
 
 
-def _behind(given: Keyed, since: Ints | int) -> Keyed:
+def _behind(pieces: Keyed, since: Ints | int) -> Keyed:
     """Return what segments have behind an instant of each, or of all (µs)."""
-    segments = given.segments
+    segments = pieces.segments
     rest = segments.cut(np.maximum(segments.lo, since), segments.hi)
-    return Keyed(rest.take(segments.hi > since), given.entities)
+    return Keyed(rest.take(segments.hi > since), pieces.entities)
 
 
 def _mixed(one: Ints, other: Ints) -> Ints:
     """Return a code of two codes: which is the first matters."""
     with np.errstate(over="ignore"):
-        found: Ints = (one * _MIXED) ^ (other + (one >> 7))
-    return found
+        codes: Ints = (one * _MIXED) ^ (other + (one >> 7))
+    return codes
 
 
-def _with(fronts: KnownFronts, names: pa.Table, at: Ints) -> KnownFronts:
+def _with(fronts: KnownFronts, names: pa.Table, instants: Ints) -> KnownFronts:
     """Return fronts with more exceptions."""
     if not len(names):
         return fronts
     if fronts.names is None or fronts.at is None:
-        return replace(fronts, names=names, at=at)
+        return replace(fronts, names=names, at=instants)
     every = pa.concat_tables([fronts.names.select(list(fronts.keys)), names])
-    return replace(fronts, names=every, at=np.concatenate([fronts.at, at]))
+    return replace(fronts, names=every, at=np.concatenate([fronts.at, instants]))
 
 
 # -- several groups of entities -------------------------------------------------------------------
@@ -564,21 +569,25 @@ class GroupsBatch:
         self._records = EntityRecords(context.place, records)
         self._held = EntityRows(context.place, files, begins_of)
         self._fresh = None if fresh is None else self._coded(fresh)
-        known = self._records.every(_OPEN, -FOREVER)
-        own = [each.select([CODE, *step.by]) for each in (known, self._fresh) if each is not None]
+        open_records = self._records.every(_OPEN, -FOREVER)
+        tables = [
+            table.select([CODE, *step.by])
+            for table in (open_records, self._fresh)
+            if table is not None
+        ]
         self._groups = pa.table({CODE: pa.array([], pa.int64())})
-        if own:
-            every = pa.concat_tables(own)
+        if tables:
+            every = pa.concat_tables(tables)
             self._groups = every.take(pa.array(entity_ids(every, step.by)[1]))
         n = len(self._groups)
         self._since = np.full(n, FOREVER)
         """Where what was not told yet begins (µs), ``[groups]``; what groups that have no record
         keep is all told."""
         self._begin, self._next = np.full(n, FOREVER), np.full(n, FOREVER)
-        if known is not None:
-            ids = self._ids(known)
-            self._since[ids] = self._begin[ids] = known.column(BEGIN).to_numpy()
-            self._next[ids] = known.column(NEXT).to_numpy()
+        if open_records is not None:
+            ids = self._ids(open_records)
+            self._since[ids] = self._begin[ids] = open_records.column(BEGIN).to_numpy()
+            self._next[ids] = open_records.column(NEXT).to_numpy()
         self._front = fronts.of(self._groups) if n else self._since
 
     def run(self) -> tuple[Keyed | None, EntityRuns, Files]:
@@ -613,18 +622,18 @@ class GroupsBatch:
         begins = begins_of(rows)
         is_near = begins <= self._front[ids]
         self._may_begin(ids[~is_near], begins[~is_near], begins[~is_near])
-        given = keyed(rows.filter(pa.array(is_near)), self._layout)
-        found = self._step.run(given)
-        self._watch.saw(self._step, (given,), found)
-        places = ids_together([self._groups, found.entities], self._step.by)[1]
-        mine = places[found.segments.keys]
-        is_over = found.segments.ends <= self._front[mine]
-        rest = found.segments.take(~is_over)
+        pieces = keyed(rows.filter(pa.array(is_near)), self._layout)
+        values = self._step.run(pieces)
+        self._watch.saw(self._step, (pieces,), values)
+        places = ids_together([self._groups, values.entities], self._step.by)[1]
+        mine = places[values.segments.keys]
+        is_over = values.segments.ends <= self._front[mine]
+        rest = values.segments.take(~is_over)
         self._may_begin(mine[~is_over], rest.lo, rest.ends)
         if not is_over.any():
             return None
         groups, keys = np.unique(mine[is_over], return_inverse=True)
-        over = replace(found.segments.take(is_over), keys=keys)
+        over = replace(values.segments.take(is_over), keys=keys)
         return Keyed(over, self._groups.take(pa.array(groups)))
 
     def _pieces(self, codes: Ints, is_due: Mask) -> tuple[pa.Table, Indices]:
@@ -633,12 +642,12 @@ class GroupsBatch:
         What is there of other groups, that only have the same code, is left out.
         """
         parts, groups = [], []
-        for each, is_told in ((self._held.of(codes), True), (self._fresh, False)):
-            if each is None:
+        for table, is_told in ((self._held.of(codes), True), (self._fresh, False)):
+            if table is None:
                 continue
-            ids = self._ids(each)
+            ids = self._ids(table)
             is_mine = np.append(is_due, False)[ids]
-            rows, ids = each.filter(pa.array(is_mine)), ids[is_mine]
+            rows, ids = table.filter(pa.array(is_mine)), ids[is_mine]
             if is_told:
                 rows, ids = self._behind(rows, ids, self._since)
             parts.append(rows)
@@ -657,27 +666,27 @@ class GroupsBatch:
         codes = distinct(codes_of(self._groups)[is_changed])
         is_open = np.isin(codes_of(self._groups), codes) & (self._begin < FOREVER)
         table = self._groups.filter(pa.array(is_open))
-        for name, each in ((BEGIN, self._begin), (NEXT, self._next)):
-            table = table.append_column(name, pa.array(each[is_open]))
+        for name, instants in ((BEGIN, self._begin), (NEXT, self._next)):
+            table = table.append_column(name, pa.array(instants[is_open]))
         return self._records.after(codes, {_OPEN: (table, np.zeros(len(table), np.int64))}, {})
 
     def _kept(self) -> Files:
         """Return the files of pieces after the batch."""
 
         def reduced(rows: pa.Table) -> pa.Table:
-            own, _ = self._behind(rows, self._ids(rows), np.append(self._begin, FOREVER))
-            return table_of(self._step.partial(keyed(own, self._layout)), self._zone)
+            rest, _ = self._behind(rows, self._ids(rows), np.append(self._begin, FOREVER))
+            return table_of(self._step.partial(keyed(rest, self._layout)), self._zone)
 
         new = None if self._fresh is None else reduced(self._fresh)
         return self._held.after(new, int(self._begin.min()), reduced)
 
     def _behind(self, rows: pa.Table, ids: Indices, since: Ints) -> tuple[pa.Table, Indices]:
         """Return what segments have behind an instant of their group (µs)."""
-        given = keyed(rows, self._layout)
-        segments, after = given.segments, since[ids]
+        pieces = keyed(rows, self._layout)
+        segments, after = pieces.segments, since[ids]
         is_there = segments.hi > after
         cut = segments.cut(np.maximum(segments.lo, after), segments.hi).take(is_there)
-        return table_of(Keyed(cut, given.entities), self._zone), ids[is_there]
+        return table_of(Keyed(cut, pieces.entities), self._zone), ids[is_there]
 
     def _ids(self, rows: pa.Table) -> Indices:
         """Return the group of each row; that of a group which has nothing is behind all others."""

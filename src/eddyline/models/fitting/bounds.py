@@ -1,4 +1,4 @@
-"""Bounds of attributes: as a user gives them, and taken back from results to the inputs of a query.
+"""Bounds of attributes, and their way back from results to inputs.
 
 ``FitOptions`` and ``Bound`` say how a model is fitted. The rest serves ``graph.required``: if
 inputs are within their bounds at every instant, results are within theirs.
@@ -97,24 +97,24 @@ class Bound:
     """Whether it is a share of each row's value."""
 
     @classmethod
-    def of(cls, attribute: str, given: Any) -> Bound:
+    def of(cls, attribute: str, bound: Any) -> Bound:
         """Read ``0.001``, ``"0.001"`` or ``"1 %"``.
 
         Raises:
             OptionError: it is something else, negative, or no finite number.
         """
-        value, is_relative = given, False
-        if isinstance(given, Bound):
-            return given
-        if isinstance(given, str) and (found := NUMBER.fullmatch(given)):
-            value, is_relative = float(found[1]), bool(found[2])
+        value, is_relative = bound, False
+        if isinstance(bound, Bound):
+            return bound
+        if isinstance(bound, str) and (match := NUMBER.fullmatch(bound)):
+            value, is_relative = float(match[1]), bool(match[2])
             value = value / 100 if is_relative else value
         if not _is_number(value) or not 0 <= value < math.inf:
             msg = (
                 f"within[{attribute!r}] is a finite number of 0 or more, such as 0.001, or a share "
-                f"of each value, such as '1 %'; got {given!r:.60}"
+                f"of each value, such as '1 %'; got {bound!r:.60}"
             )
-            raise OptionError(msg, attribute=attribute, got=repr(given))
+            raise OptionError(msg, attribute=attribute, got=repr(bound))
         return cls(float(value), is_relative)
 
     def __str__(self) -> str:
@@ -134,8 +134,8 @@ def read_bounds(within: Any) -> dict[str, Bound]:
         )
         raise OptionError(msg, within=repr(within))
     return {
-        checked_text("attribute in within", name): Bound.of(name, each)
-        for name, each in within.items()
+        checked_text("attribute in within", name): Bound.of(name, bound)
+        for name, bound in within.items()
     }
 
 
@@ -187,26 +187,26 @@ def _is_number(value: Any) -> bool:
 # -- lengths of time ------------------------------------------------------------------------------
 
 
-def read_length(name: str, given: Any) -> int:
+def read_length(name: str, length: Any) -> int:
     """Return a length of time (µs) that is given as an interval, a timedelta, or seconds.
 
     Args:
         name: of the argument, for the error.
-        given: such as ``"10 minutes"``, ``timedelta(minutes=10)`` or ``600``.
+        length: such as ``"10 minutes"``, ``timedelta(minutes=10)`` or ``600``.
 
     Raises:
         OptionError: it is something else, less than a microsecond, or longer than ``MAX_SPAN``.
     """
-    if isinstance(given, str):
-        micros = micros_in(given)
+    if isinstance(length, str):
+        micros = micros_in(length)
     else:
-        seconds = given.total_seconds() if hasattr(given, "total_seconds") else given
+        seconds = length.total_seconds() if hasattr(length, "total_seconds") else length
         is_length = _is_number(seconds) and 0 < seconds < inf
         micros = round(min(seconds, MAX_SPAN) * 1_000_000) if is_length else None
-    check_span(f"{name} {given!r:.60}", micros, got=repr(given))
+    check_span(f"{name} {length!r:.60}", micros, got=repr(length))
     if micros is None or micros < 1:
-        msg = f"{name} is an interval such as '10 minutes', or seconds above 0; got {given!r:.60}"
-        raise OptionError(msg, got=repr(given))
+        msg = f"{name} is an interval such as '10 minutes', or seconds above 0; got {length!r:.60}"
+        raise OptionError(msg, got=repr(length))
     return micros
 
 
@@ -216,51 +216,51 @@ def read_length(name: str, given: Any) -> int:
 _SLOPE = re.compile(r"\s*d\s*\(\s*(.*?)\s*\)\s*", re.IGNORECASE)
 
 
-def read_ranges(given: Any, *, by_pace: bool = False) -> dict[str, Range]:
+def read_ranges(ranges: Any, *, by_pace: bool = False) -> dict[str, Range]:
     """Return the ranges of attributes.
 
     Args:
-        given: for attributes their least and greatest values, and by ``d(x)`` those of the change
+        ranges: for attributes their least and greatest values, and by ``d(x)`` those of the change
             of x per second.
         by_pace: whether it has to be known of each how fast it changes.
 
     Raises:
         OptionError: they are not given by name, or one is no range.
     """
-    if not isinstance(given, Mapping):
+    if not isinstance(ranges, Mapping):
         msg = (
-            f"ranges has two ends for each attribute, such as {{'x': (0, 100)}}, got {given!r:.60}"
+            f"ranges has two ends for each attribute, such as {{'x': (0, 100)}}, got {ranges!r:.60}"
         )
-        raise OptionError(msg, ranges=repr(given))
+        raise OptionError(msg, ranges=repr(ranges))
     values: dict[str, Range] = {}
     paces: dict[str, float] = {}
-    for text, ends in given.items():
+    for text, ends in ranges.items():
         low, high = _ends(checked_text("attribute in ranges", text), ends)
         if slope := _SLOPE.fullmatch(text):
             paces[slope[1]] = max(abs(low), abs(high))
         else:
             values[text] = Range(low, high)
-    missing = [each for each in paces if each not in values]
+    missing = [name for name in paces if name not in values]
     if by_pace and not missing:
-        missing = [f"d({each})" for each in values if each not in paces]
+        missing = [f"d({name})" for name in values if name not in paces]
     if missing:
         msg = (
             f"ranges lacks that of {missing[0]!r}: for split='gradient' it has those of values and "
             "of their change per second, such as {'x': (0, 100), 'd(x)': (-3, 3)}"
         )
         raise OptionError(msg, attribute=missing[0])
-    return {name: each._replace(pace=paces.get(name, math.nan)) for name, each in values.items()}
+    return {name: span._replace(pace=paces.get(name, math.nan)) for name, span in values.items()}
 
 
-def _ends(name: str, given: Any) -> tuple[float, float]:
-    is_pair = isinstance(given, list | tuple) and len(given) == 2
-    ends = [each for each in given if _is_number(each) and math.isfinite(each)] if is_pair else []
+def _ends(name: str, pair: Any) -> tuple[float, float]:
+    is_pair = isinstance(pair, list | tuple) and len(pair) == 2
+    ends = [end for end in pair if _is_number(end) and math.isfinite(end)] if is_pair else []
     if len(ends) != 2 or ends[0] > ends[1]:
         msg = (
             f"ranges[{name!r}] is the least and the greatest value, two finite numbers such as "
-            f"(0, 100); got {given!r:.60}"
+            f"(0, 100); got {pair!r:.60}"
         )
-        raise OptionError(msg, attribute=name, got=repr(given))
+        raise OptionError(msg, attribute=name, got=repr(pair))
     return float(ends[0]), float(ends[1])
 
 
@@ -280,15 +280,15 @@ def common_range(one: Range, other: Range, name: str) -> Range:
     return Range(low, high, float(np.fmin(one.pace, other.pace)))
 
 
-def range_in_words(name: str, known: Range) -> str:
+def range_in_words(name: str, span: Range) -> str:
     """Return a range in words."""
-    return f"{name} from {known.low:g} to {known.high:g}"
+    return f"{name} from {span.low:g} to {span.high:g}"
 
 
 def assumed_in_words(assumed: Mapping[str, Range]) -> str:
     """Return what is assumed as the end of a sentence; nothing if nothing is."""
-    each = ", ".join(range_in_words(name, known) for name, known in assumed.items())
-    return f"; {each} is assumed" if each else ""
+    phrase = ", ".join(range_in_words(name, span) for name, span in assumed.items())
+    return f"; {phrase} is assumed" if phrase else ""
 
 
 def n_outside(rows: pa.Table, assumed: Mapping[str, Range]) -> int:
@@ -298,16 +298,16 @@ def n_outside(rows: pa.Table, assumed: Mapping[str, Range]) -> int:
         rows: with a column for each attribute: its value, or a list that begins with it.
         assumed: the ranges.
     """
-    found = np.zeros(len(rows), np.bool_)
-    for name, known in assumed.items():
+    is_outside = np.zeros(len(rows), np.bool_)
+    for name, span in assumed.items():
         column = rows.column(name)
         if pt.is_list(column.type):
             lists = list_matrix(column)
             values = np.where(np.isfinite(lists).all(axis=1), lists[:, 0], np.nan)
         else:
             values = values_of(rows, [name])[name]
-        found |= np.isfinite(values) & ((values < known.low) | (values > known.high))
-    return int(found.sum())
+        is_outside |= np.isfinite(values) & ((values < span.low) | (values > span.high))
+    return int(is_outside.sum())
 
 
 # -- bounds of results, taken back to inputs ------------------------------------------------------
@@ -320,7 +320,7 @@ NEEDS = "ranges"
 """The fact of an error that says of which attribute the range of values is missing."""
 
 
-def as_distance(name: str, bound: Bound, known: Ranges) -> float:
+def as_distance(name: str, bound: Bound, ranges: Ranges) -> float:
     """Return a bound as a distance.
 
     A model at m that is off by no more than ``share |m| / (1 + share)`` is off by no more than the
@@ -331,15 +331,15 @@ def as_distance(name: str, bound: Bound, known: Ranges) -> float:
     """
     if not bound.is_relative:
         return bound.value
-    if name not in known:
+    if name not in ranges:
         msg = (
             f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
             "and its range is not known; give a distance, such as 0.5"
         )
         raise OptionError(msg, attribute=name, bound=str(bound), **{NEEDS: name})
-    least = known[name].nearest
+    least = ranges[name].nearest
     if least == 0:
-        low, high = known[name][:2]
+        low, high = ranges[name][:2]
         msg = (
             f"{bound} of {name!r} cannot be met by bounds of its inputs: terms of it may cancel, "
             f"and from {low:g} to {high:g} it may be 0, of which no share is a distance; give a "
@@ -349,13 +349,13 @@ def as_distance(name: str, bound: Bound, known: Ranges) -> float:
     return least * bound.value / (1 + bound.value) * SHRUNK
 
 
-def inverted_extreme(name: str, bound: Bound, known: Ranges) -> Bound:
+def inverted_extreme(name: str, bound: Bound, ranges: Ranges) -> Bound:
     """Return the bound of what an extreme is taken of.
 
     ``x ± share |x|`` rises with x for shares up to 1: so extremes keep shares.
     """
     keeps = not bound.is_relative or bound.value <= 1
-    return bound if keeps else Bound(as_distance(name, bound, known))
+    return bound if keeps else Bound(as_distance(name, bound, ranges))
 
 
 def inverted_integral(
@@ -371,7 +371,7 @@ def inverted_integral(
     return Bound(amount if seconds == 1 else amount / seconds * SHRUNK)
 
 
-def inverted_total(name: str, bound: Bound, known: Ranges) -> Bound:
+def inverted_total(name: str, bound: Bound, ranges: Ranges) -> Bound:
     """Return the bound of what is summed over entities, of which nobody knows how many there are.
 
     Shares go through where values have one sign: then nothing cancels.
@@ -379,19 +379,19 @@ def inverted_total(name: str, bound: Bound, known: Ranges) -> Bound:
     Raises:
         OptionError: it is no share, or values may have both signs or are not known.
     """
-    if bound.is_relative and name in known and known[name].has_one_sign:
+    if bound.is_relative and name in ranges and ranges[name].has_one_sign:
         return bound
     msg = (
         f"{bound} of {name!r} cannot be met by bounds of its inputs: it is a sum over entities, "
         "which is off by as much as all of them together, and how many there are is not known; "
         "ask for its average, or, of values of one sign, for a share such as 1 %"
     )
-    facts = {NEEDS: name} if bound.is_relative and name not in known else {}
+    facts = {NEEDS: name} if bound.is_relative and name not in ranges else {}
     raise OptionError(msg, attribute=name, bound=str(bound), **facts)
 
 
 def inverted_expression(
-    expression: Expression, name: str, bound: Bound, known: Ranges, *, split: Split = EQUAL
+    expression: Expression, name: str, bound: Bound, ranges: Ranges, *, split: Split = EQUAL
 ) -> dict[str, Bound]:
     """Return the bounds of the attributes that an expression reads.
 
@@ -399,7 +399,7 @@ def inverted_expression(
         expression: what is computed.
         name: what it is called.
         bound: how far it may be off.
-        known: the ranges of its attributes, as far as they are known.
+        ranges: the ranges of its attributes, as far as they are known.
         split: how attributes share it.
 
     Raises:
@@ -411,17 +411,17 @@ def inverted_expression(
             "of within, or of what is selected"
         )
         raise OptionError(msg, attribute=name)
-    degree = _uncancelled(expression, known)
+    degree = _uncancelled(expression, ranges)
     names = sorted(names_in(expression))
     if bound.is_relative and degree is not None:
         if degree == 0:
             return {}
         share = bound.value if degree == 1 else np.expm1(np.log1p(bound.value) / degree) * SHRUNK
         return dict.fromkeys(names, Bound(float(share), is_relative=True))
-    own = range_of(expression, known)
-    amount = as_distance(name, bound, {} if own is None else {name: own})
+    span = range_of(expression, ranges)
+    amount = as_distance(name, bound, {} if span is None else {name: span})
     weights = weights_of(expression)
-    missing = [each for each in names if each not in known]
+    missing = [attribute for attribute in names if attribute not in ranges]
     if missing and (weights is None or split.needs_pace):
         msg = (
             f"{name!r} multiplies attributes: how near {missing[0]!r} has to be depends on how "
@@ -430,27 +430,35 @@ def inverted_expression(
         raise OptionError(msg, attribute=name, **{NEEDS: missing[0]})
 
     def reach(part: Expression) -> float:
-        found = range_of(part, known)
-        return inf if found is None else found.farthest
+        part_span = range_of(part, ranges)
+        return inf if part_span is None else part_span.farthest
 
     shares = None
     if split != EQUAL and names:
         factors = dict.fromkeys(names, 1.0) if weights is None else weights
-        paces = {each: known[each].pace if each in known else math.nan for each in names}
-        shares = split.of({each: Part(each, abs(factors[each]), paces[each]) for each in names})
-    found = spread(expression, amount, reach, shares)
-    return {each: Bound(far) for each, far in found.items() if math.isfinite(far)}
+        paces = {
+            attribute: ranges[attribute].pace if attribute in ranges else math.nan
+            for attribute in names
+        }
+        shares = split.of(
+            {
+                attribute: Part(attribute, abs(factors[attribute]), paces[attribute])
+                for attribute in names
+            }
+        )
+    distances = spread(expression, amount, reach, shares)
+    return {attribute: Bound(far) for attribute, far in distances.items() if math.isfinite(far)}
 
 
-def tightest(bounds: Bounds, others: Bounds, known: Ranges) -> dict[str, Bound]:
+def tightest(bounds: Bounds, others: Bounds, ranges: Ranges) -> dict[str, Bound]:
     """Return the lesser of the bounds of each attribute; errors as of ``tighter``."""
-    found = {**bounds}
+    lesser = {**bounds}
     for name, bound in others.items():
-        found[name] = tighter(name, found.get(name, bound), bound, known)
-    return found
+        lesser[name] = tighter(name, lesser.get(name, bound), bound, ranges)
+    return lesser
 
 
-def tighter(name: str, one: Bound, other: Bound, known: Ranges) -> Bound:
+def tighter(name: str, one: Bound, other: Bound, ranges: Ranges) -> Bound:
     """Return the lesser of two bounds of an attribute.
 
     Raises:
@@ -458,33 +466,33 @@ def tighter(name: str, one: Bound, other: Bound, known: Ranges) -> Bound:
     """
     both = [one, other]
     if one.is_relative != other.is_relative:
-        both = [Bound(as_distance(name, each, known)) for each in both]
-    return min(both, key=lambda each: each.value)
+        both = [Bound(as_distance(name, bound, ranges)) for bound in both]
+    return min(both, key=lambda bound: bound.value)
 
 
-def _uncancelled(expression: Expression, known: Ranges) -> int | None:
+def _uncancelled(expression: Expression, spans: Ranges) -> int | None:
     """Return the degree of a sum of products of one sign, None if terms may cancel.
 
     If each attribute is off by a share, such an expression is off by that share for each factor.
     """
-    found: int | None = None
+    degree: int | None = None
     match expression:
         case Number():
-            found = 0
+            degree = 0
         case Attribute():
-            found = 1
+            degree = 1
         case Product(left, right):
-            one, other = _uncancelled(left, known), _uncancelled(right, known)
-            found = None if one is None or other is None else one + other
+            one, other = _uncancelled(left, spans), _uncancelled(right, spans)
+            degree = None if one is None or other is None else one + other
         case Power(part, exponent):
-            one = _uncancelled(part, known)
-            found = None if one is None else one * exponent
+            one = _uncancelled(part, spans)
+            degree = None if one is None else one * exponent
         case Sum(left, right):
-            one, other = _uncancelled(left, known), _uncancelled(right, known)
-            ranges = range_of(left, known), range_of(right, known)
+            one, other = _uncancelled(left, spans), _uncancelled(right, spans)
+            ranges = range_of(left, spans), range_of(right, spans)
             if one is not None and other is not None and _have_one_sign(*ranges):
-                found = max(one, other)
-    return found
+                degree = max(one, other)
+    return degree
 
 
 def _have_one_sign(one: Range | None, other: Range | None) -> bool:
@@ -598,15 +606,15 @@ def _growth(expression: Expression, reach: Reach, ways: Mapping[str, float]) -> 
 def _growth_of_product(
     left: Expression, right: Expression, reach: Reach, ways: Mapping[str, float]
 ) -> Floats:
-    one, other = (_growth(each, reach, ways) for each in (left, right))
-    found = polymul(one, other)
+    one, other = (_growth(part, reach, ways) for part in (left, right))
+    total = polymul(one, other)
     for factor, growth in ((right, one), (left, other)):
         moves = growth != 0  # beside what has no error a reach may be infinite
         if moves.any():
             moved = np.zeros(len(growth))
             moved[moves] = reach(factor) * growth[moves]
-            found = polyadd(found, moved)
-    return np.asarray(found, np.float64)
+            total = polyadd(total, moved)
+    return np.asarray(total, np.float64)
 
 
 def _largest(growth: Floats, amount: float) -> float:
@@ -630,13 +638,13 @@ def _largest(growth: Floats, amount: float) -> float:
 
 def combined_gains(weights: Mapping[str, float], below: Mapping[str, Kernel]) -> Kernel:
     """Return the kernel of a weighted sum."""
-    found: Kernel = {}
+    kernel: Kernel = {}
     for name, weight in weights.items():
         for path, chains in below[name].items():
-            into = found.setdefault(path, {})
+            into = kernel.setdefault(path, {})
             for chain, part in chains.items():
                 into[chain] = into.get(chain, 0.0) + weight * part
-    return found
+    return kernel
 
 
 def gains_of_averages(kernel: Kernel, width_us: int, factor: float, *, is_covered: bool) -> Kernel:
@@ -650,15 +658,15 @@ def gains_of_averages(kernel: Kernel, width_us: int, factor: float, *, is_covere
 
 def gains_of_side(kernel: Kernel, side: int) -> Kernel:
     """Return the kernel of one side of pairs: its input is not that of the other."""
-    return {((side, *path), at, name): each for (path, at, name), each in kernel.items()}
+    return {((side, *path), place, name): chains for (path, place, name), chains in kernel.items()}
 
 
 def gains(kernel: Kernel) -> dict[tuple[int, str], float]:
     """Return by how much an output moves at most, if an attribute of an input does by 1."""
-    found: dict[tuple[int, str], float] = {}
-    for (_, at, name), chains in kernel.items():
-        found[at, name] = found.get((at, name), 0.0) + _norm(chains)
-    return found
+    totals: dict[tuple[int, str], float] = {}
+    for (_, place, name), chains in kernel.items():
+        totals[place, name] = totals.get((place, name), 0.0) + _norm(chains)
+    return totals
 
 
 def _norm(chains: Mapping[Chain, float]) -> float:

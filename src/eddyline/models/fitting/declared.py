@@ -83,34 +83,34 @@ class Equation:
         return f"{name} = {self.text}"
 
 
-def read_equations(given: Mapping[str, str]) -> dict[str, Equation | Rate]:
+def read_equations(equations: Mapping[str, str]) -> dict[str, Equation | Rate]:
     """Return the equations of attributes.
 
     Args:
-        given: for each attribute the right side of its equation, such as ``"lon + vlon * t"``, or
-            its rate, ``"d(lon) = vlon"``.
+        equations: for each attribute the right side of its equation, such as
+            ``"lon + vlon * t"``, or its rate, ``"d(lon) = vlon"``.
 
     Raises:
         OptionError: they are not given by name.
         QueryError: one cannot be read.
         NotSupportedError: one is no polynomial of ``t``, or of a degree above 4.
     """
-    if not hasattr(given, "items") or not given:
+    if not hasattr(equations, "items") or not equations:
         msg = (
             "a model has an equation for each attribute, such as {'lon': 'lon + vlon * t'}; got "
-            f"{given!r:.60}"
+            f"{equations!r:.60}"
         )
-        raise OptionError(msg, model=repr(given))
+        raise OptionError(msg, model=repr(equations))
     trees = {
         checked_text("attribute of a model", name): _tree(name, checked_text("equation", text))
-        for name, text in given.items()
+        for name, text in equations.items()
     }
     rated = [name for name, tree in trees.items() if is_rate(tree)]
     others = [name for name in trees if name not in rated]
     return {
-        name: read_rate(name, given[name], tree, rated, others)
+        name: read_rate(name, equations[name], tree, rated, others)
         if name in rated
-        else _read(name, given[name], tree)
+        else _read(name, equations[name], tree)
         for name, tree in trees.items()
     }
 
@@ -166,10 +166,10 @@ class _Reader:
             base, exponent = node.expressions
             is_whole = isinstance(exponent, exp.Literal) and exponent.name.isdigit()
             if is_whole and int(exponent.name) <= MAX_DEGREE:
-                found: Powers = {0: exp.Literal.number(1)}
+                powers: Powers = {0: exp.Literal.number(1)}
                 for _ in range(int(exponent.name)):
-                    found = _product(found, self.powers(base))
-                return found
+                    powers = _product(powers, self.powers(base))
+                return powers
         raise self._refused(node)
 
     @staticmethod
@@ -177,10 +177,12 @@ class _Reader:
         return node.name.lower() == TIME and not node.table
 
     def _has_time(self, node: Expr) -> bool:
-        return any(self._is_time(each) for each in node.find_all(exp.Column))
+        return any(self._is_time(column) for column in node.find_all(exp.Column))
 
     def _refused(self, node: Expr) -> QueryError:
-        offset = offset_of(next(each for each in node.find_all(exp.Column) if self._is_time(each)))
+        offset = offset_of(
+            next(column for column in node.find_all(exp.Column) if self._is_time(column))
+        )
         message = (
             f"the equation of {self._name!r} is no polynomial of t: {node.sql(SparkText)}; it may "
             f"have sums, products, and pow(t, n) up to {MAX_DEGREE}"
@@ -189,20 +191,20 @@ class _Reader:
 
 
 def _sum(one: Powers, other: Powers) -> Powers:
-    found = {**one}
-    for power, each in other.items():
-        is_there = power in found
-        found[power] = exp.paren(exp.Add(this=found[power], expression=each)) if is_there else each
-    return found
+    total = {**one}
+    for power, term in other.items():
+        is_there = power in total
+        total[power] = exp.paren(exp.Add(this=total[power], expression=term)) if is_there else term
+    return total
 
 
 def _product(one: Powers, other: Powers) -> Powers:
-    found: Powers = {}
-    for power, left in one.items():
+    product: Powers = {}
+    for power, factor in one.items():
         for more, right in other.items():
-            term = exp.paren(exp.Mul(this=left.copy(), expression=right.copy()))
-            found = _sum(found, {power + more: term})
-    return found
+            term = exp.paren(exp.Mul(this=factor.copy(), expression=right.copy()))
+            product = _sum(product, {power + more: term})
+    return product
 
 
 @dataclass(frozen=True)
@@ -231,12 +233,12 @@ class Declared:
                 )
                 raise OptionError(msg, attribute=name)
         for name in self.rates:
-            known = self.within.get(name)
-            if known is None or known.is_relative or not known.value:
+            distance = self.within.get(name)
+            if distance is None or distance.is_relative or not distance.value:
                 msg = (
                     f"{name!r} is declared by its rate, and solved as near as within says: give a "
                     f"distance above 0, such as within={{{name!r}: 0.5}}"
-                    + ("" if known is None else f"; got {known}")
+                    + ("" if distance is None else f"; got {distance}")
                 )
                 raise OptionError(msg, attribute=name)
         if self.rates and (bounded := [name for name in self.within if name not in self.rates]):
@@ -249,10 +251,10 @@ class Declared:
     @cached_property
     def rates(self) -> dict[str, Rate]:
         """The attributes that are declared by their rates."""
-        found = self.equations.items()
-        return {name: each for name, each in found if isinstance(each, Rate)}
+        equations = self.equations.items()
+        return {name: equation for name, equation in equations if isinstance(equation, Rate)}
 
-    def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Declared:
+    def near_enough(self, asked: Mapping[str, Bound], read: set[str], ranges: Ranges) -> Declared:
         """Return how rows become segments that are near enough for what is asked of them.
 
         Of attributes that nothing reads no model is made. Arguments and errors as of ``Fit``.
@@ -260,11 +262,13 @@ class Declared:
         if not asked:
             return self
         if self.rates:  # attributes read each other, and equations say what is
-            own = {name: each for name, each in asked.items() if name in self.rates}
-            return replace(self, within=tightest(self.within, own, known))
-        bounds = tightest(self.within, asked, known)
+            rate_bounds = {name: bound for name, bound in asked.items() if name in self.rates}
+            return replace(self, within=tightest(self.within, rate_bounds, ranges))
+        bounds = tightest(self.within, asked, ranges)
         equations = {
-            name: each for name, each in self.equations.items() if name in read or name in bounds
+            name: equation
+            for name, equation in self.equations.items()
+            if name in read or name in bounds
         }
         return replace(self, equations=equations, within=bounds)
 
@@ -272,7 +276,7 @@ class Declared:
     def columns(self) -> dict[str, str]:
         """The columns that are read, as SQL, besides keys and time."""
         return {
-            name: f"array({', '.join(f'CAST({each} AS DOUBLE)' for each in equation.coefs)})"
+            name: f"array({', '.join(f'CAST({coef} AS DOUBLE)' for coef in equation.coefs)})"
             for name, equation in self.equations.items()
         }
 
@@ -291,38 +295,38 @@ class Declared:
         for table in entity_blocks(gathered(batches), self.keys):
             yield table_of(declared(table, self), table.column(self.time).type.tz)
 
-    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
+    def part(self, rows: pa.Table, until: int, carried_rows: pa.Table | None) -> Part:
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
-        made = _made(rows, self, known)
-        segments = made.segments
+        models = _made(rows, self, carried_rows)
+        segments = models.segments
         waits = timeline.is_last(segments.keys) & (segments.hi > until)
         # Of an open model its own row comes again, and the latest one that it predicts.
-        held = distinct(np.concatenate([made.first[waits], made.last[waits]]))
-        n_done, n_new = len(made.places) - len(held), int((~waits).sum())
+        held = distinct(np.concatenate([models.first[waits], models.last[waits]]))
+        n_done, n_new = len(models.places) - len(held), int((~waits).sum())
         final, cut = _in_pieces(segments.take(~waits), self)
         report = FitReport(
             n_done,
             n_new,
-            made.n_without,
-            len(rows) - made.n_without - len(made.places),
+            models.n_without,
+            len(rows) - models.n_without - len(models.places),
             n_dropped=n_done - n_new,
-            n_broken=int(made.is_broken[~waits].sum()),
+            n_broken=int(models.is_broken[~waits].sum()),
             n_cut=int(cut.sum()),
         )
-        done = Keyed(final, made.entities)
+        done = Keyed(final, models.entities)
         # The rows between these two said that it goes on: they may be a horizon apart.
-        reached = made.places[made.last[waits & (made.last > made.first)]]
+        reached = models.places[models.last[waits & (models.last > models.first)]]
         again = rows.take(pa.array(reached)).select([*self.keys, self.time])
-        return Part(done, rows.take(pa.array(made.places[held])), again, report)
+        return Part(done, rows.take(pa.array(models.places[held])), again, report)
 
     def __str__(self) -> str:
-        told = ", ".join(each.said(name) for name, each in self.equations.items())
+        equations = ", ".join(equation.said(name) for name, equation in self.equations.items())
         near = ", ".join(f"{name} within {bound}" for name, bound in self.within.items())
-        said = "rates solved" if self.rates else "rows dropped"
-        door = f"; {said} with {near}" if near else ""
+        action = "rates solved" if self.rates else "rows dropped"
+        door = f"; {action} with {near}" if near else ""
         assumed = assumed_in_words(self.assumed)
         until = "until the next row" if self.is_endless else f"horizon {self.horizon_us * 1e-6:g} s"
-        return f"model {told}; {until}{door}{assumed}"
+        return f"model {equations}; {until}{door}{assumed}"
 
 
 def declared(table: pa.Table, how: Declared) -> Keyed:
@@ -335,13 +339,13 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
         table: keys, times, and a list of coefficients for each attribute.
         how: what they mean.
     """
-    made = _made(table, how)
-    segments = made.segments
+    models = _made(table, how)
+    segments = models.segments
     if how.is_endless:
-        instants = micros_of(table.column(how.time))[made.places[made.last]]
+        instants = micros_of(table.column(how.time))[models.places[models.last]]
         ends = np.where(timeline.is_last(segments.keys), instants + 1, segments.hi)
         segments = segments.cut(segments.lo, ends)
-    return Keyed(_in_pieces(segments, how)[0], made.entities)
+    return Keyed(_in_pieces(segments, how)[0], models.entities)
 
 
 def _in_pieces(segments: Segments, how: Declared) -> tuple[Segments, Mask]:
@@ -375,16 +379,16 @@ class _Made:
     n_without: int
 
 
-def _made(table: pa.Table, how: Declared, known: pa.Table | None = None) -> _Made:
+def _made(table: pa.Table, how: Declared, carried_rows: pa.Table | None = None) -> _Made:
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
     says = np.zeros(len(times), np.bool_)
-    for each in coefs.values():
-        says |= ~np.isnan(each[:, 0])
+    for coef in coefs.values():
+        says |= ~np.isnan(coef[:, 0])
     for name in how.rates:  # those that read each other are solved together
         says &= ~np.isnan(coefs[name][:, 0])
-    ranks = [each[:, at] for each in coefs.values() for at in range(each.shape[1])]
+    ranks = [matrix[:, column] for matrix in coefs.values() for column in range(matrix.shape[1])]
     order = np.lexsort((*reversed(ranks), times, ids))
     order = order[says[order]]
     places = order[timeline.is_last(ids[order]) | timeline.is_last(times[order])]
@@ -395,25 +399,25 @@ def _made(table: pa.Table, how: Declared, known: pa.Table | None = None) -> _Mad
     none = np.zeros(len(lo), np.bool_)
     segments = Segments(
         keys, lo, lo.copy(), hi, none, none.copy(),
-        {name: each[places] for name, each in coefs.items()},
+        {name: matrix[places] for name, matrix in coefs.items()},
         {name: np.zeros(len(lo)) for name in coefs},
     )  # fmt: skip
     rows = np.arange(len(lo))
     models: tuple[Segments, Indices, Indices, Mask] = segments, rows, rows, none
     if how.within and not how.rates:
-        reached = None if known is None else _reached(table, how, known, keys, lo)
+        reached = None if carried_rows is None else _reached(table, how, carried_rows, keys, lo)
         models = _predicting(segments, how, reached)
     entities = table.select(list(how.keys)).take(pa.array(first))
     return _Made(*models, places, entities, int((~says).sum()))
 
 
-def _reached(table: pa.Table, how: Declared, known: pa.Table, keys: Ints, lo: Ints) -> Mask:
+def _reached(table: pa.Table, how: Declared, carried_rows: pa.Table, keys: Ints, lo: Ints) -> Mask:
     """Return which instants of entities a model is known to go on to."""
-    ids = ids_together([table, known], how.keys)[1]
+    ids = ids_together([table, carried_rows], how.keys)[1]
     until = np.full(int(max(keys.max(initial=0), ids.max(initial=0))) + 1, np.iinfo(np.int64).min)
-    until[ids] = micros_of(known.column(how.time))
-    found: Mask = lo <= until[keys]
-    return found
+    until[ids] = micros_of(carried_rows.column(how.time))
+    is_reached: Mask = lo <= until[keys]
+    return is_reached
 
 
 def _complete(coefs: Floats) -> Floats:
@@ -458,10 +462,10 @@ def _predicting(
 
 def _leaders(segments: Segments, bounds: Sequence[Bound], goes_on: Mask) -> Indices:
     """Return for each row the one whose model predicts it; ``bounds`` are those of attributes."""
-    width = max(each.shape[1] for each in segments.coefs.values())
-    coefs = np.stack([polynomials.padded(each, width) for each in segments.coefs.values()])
-    values = np.array([each.value for each in bounds])
-    are_shares = np.array([each.is_relative for each in bounds])
+    width = max(matrix.shape[1] for matrix in segments.coefs.values())
+    coefs = np.stack([polynomials.padded(matrix, width) for matrix in segments.coefs.values()])
+    values = np.array([bound.value for bound in bounds])
+    are_shares = np.array([bound.is_relative for bound in bounds])
     far, shares = np.where(are_shares, 0.0, values), np.where(are_shares, values, 0.0)
     return leaders(coefs, segments.origin, segments.lo, goes_on, far, shares)
 
@@ -476,8 +480,8 @@ def _error(bound: Bound, segments: Segments, name: str) -> Floats:
         return np.full(len(segments), bound.value)
     since = polynomials.shifted(segments.coefs[name], segments.seconds(segments.lo))
     low, high = polynomials.extremes(since, in_seconds(segments.hi - segments.lo))
-    found: Floats = np.maximum(np.abs(low), np.abs(high)) * bound.value / (1 - bound.value)
-    return found
+    errors: Floats = np.maximum(np.abs(low), np.abs(high)) * bound.value / (1 - bound.value)
+    return errors
 
 
 # -- compiled: rows against the model that goes on ------------------------------------------------
@@ -524,11 +528,11 @@ def leaders(
     ``goes_on`` says whether the model of the row before may predict a row. ``origins`` and
     ``times`` are of each row's model and of the row (µs). Other arguments as of ``is_predicted``.
     """
-    found = np.empty(times.size, np.int64)
+    leading_rows = np.empty(times.size, np.int64)
     leader = 0
     for row in range(times.size):
         since_s = np.float64(times[row] - origins[leader]) * 1e-6
         if not goes_on[row] or not is_predicted(coefs, leader, row, since_s, far, shares):
             leader = row
-        found[row] = leader
-    return found
+        leading_rows[row] = leader
+    return leading_rows

@@ -99,17 +99,17 @@ class FitReport:
         return self.n_rows / self.n_segments if self.n_segments else 0.0
 
     def __add__(self, other: FitReport) -> FitReport:
-        numbers = [each.name for each in fields(self) if each.name != "fitters"]
+        numbers = [part.name for part in fields(self) if part.name != "fitters"]
         return FitReport(
             fitters=dict(Counter(self.fitters) + Counter(other.fitters)),
             **{name: getattr(self, name) + getattr(other, name) for name in numbers},
         )
 
     def __str__(self) -> str:
-        told = ", ".join(f"{name} {n:,}" for name, n in sorted(self.fitters.items()))
+        fitters = ", ".join(f"{name} {n:,}" for name, n in sorted(self.fitters.items()))
         text = (
             f"{_counted(self.n_rows, 'row')} in {_counted(self.n_segments, 'segment')}, "
-            f"{self.rows_per_segment:.1f} rows each; runs by fitter: {told or 'none'}"
+            f"{self.rows_per_segment:.1f} rows each; runs by fitter: {fitters or 'none'}"
         )
         if self.n_dropped:
             text += f"; {_counted(self.n_dropped, 'row')} dropped, {self.n_broken:,} models broken"
@@ -192,9 +192,9 @@ def fit(
     if not kernels.is_sorted(keys, times):
         order = _order(keys, times)
         keys, times = keys[order], times[order]
-        values = {name: each[order] for name, each in values.items()}
-    found = fit_part(keys, times, values, within, options or FitOptions())
-    return found.segments, found.report
+        values = {name: column[order] for name, column in values.items()}
+    result = fit_part(keys, times, values, within, options or FitOptions())
+    return result.segments, result.report
 
 
 def _order(keys: Ints, times: Ints) -> Indices:
@@ -226,10 +226,10 @@ def fit_part(
     rows = None if has_value.all() else np.flatnonzero(has_value)
     if rows is not None:
         keys, times, matrix = keys[rows], times[rows], np.ascontiguousarray(matrix[:, rows])
-    known = Carried.nothing(len(within)) if carried is None else carried
+    before = Carried.nothing(len(within)) if carried is None else carried
     fitting = _Fitting(keys, times, matrix, within, options)
     segments, codes, own_held, following = fitting.run(
-        known, np.zeros(0, np.bool_) if goes_on is None else goes_on
+        before, np.zeros(0, np.bool_) if goes_on is None else goes_on
     )
     held = own_held if rows is None else rows[own_held]
     n_conflicts = int(fitting.n_conflicts)
@@ -290,13 +290,23 @@ class _Fitting:
         starts = np.empty(times.size + 1, np.int64)
         self.first = starts[: kernels.starts_of_instants(keys, times, starts) + 1]
         is_each = self.first.size == times.size + 1  # then it is a copy without a purpose
-        at = times if is_each else _fixed(times[self.first[:-1]])
-        bounds = np.array([each.value for each in within.values()], np.float64)
-        is_relative = np.array([each.is_relative for each in within.values()], np.bool_)
-        mid, reach = np.empty((2, len(bounds), at.size))
+        instants = times if is_each else _fixed(times[self.first[:-1]])
+        bounds = np.array([bound.value for bound in within.values()], np.float64)
+        is_relative = np.array([bound.is_relative for bound in within.values()], np.bool_)
+        mid, reach = np.empty((2, len(bounds), instants.size))
         self.n_conflicts = kernels.intervals_of(self.first, matrix, bounds, is_relative, mid, reach)
         share = float(options.rounding)
-        self.data: Data = (at, self.first, times, mid, reach, matrix, bounds, is_relative, share)
+        self.data: Data = (
+            instants,
+            self.first,
+            times,
+            mid,
+            reach,
+            matrix,
+            bounds,
+            is_relative,
+            share,
+        )
 
     def run(self, carried: Carried, goes_on: Mask) -> tuple[Segments, Ints, Indices, Carried]:
         """Fit the runs that are over, and those that are judged as far as they do not change.
@@ -306,12 +316,12 @@ class _Fitting:
             is carried on.
         """
         runs = self._runs(carried, goes_on)
-        left = np.empty(runs.owners.size, np.int64)
-        n, out, ranges = self._fitted(runs, left)
+        first_left_out = np.empty(runs.owners.size, np.int64)
+        n, out, ranges = self._fitted(runs, first_left_out)
         keys = runs.owners[ranges[0, :n]]
         segments = self._segments(keys, ranges[:, :n], out[2][:n], out[3][:n])
         # Of each open run the rows from the first instant on that is left out.
-        held_from = self.first[left[runs.is_open]]
+        held_from = self.first[first_left_out[runs.is_open]]
         n_held = self.first[runs.starts[1:][runs.is_open]] - held_from
         held = timeline.runs(held_from, n_held)[1]
         on = runs.is_open & ~runs.waits
@@ -328,19 +338,19 @@ class _Fitting:
         place = np.searchsorted(carried.keys, owners)
         is_known = is_first & (place < carried.keys.size)
         is_known[is_known] = carried.keys[place[is_known]] == owners[is_known]
-        known = place[is_known]
+        places = place[is_known]
         codes = np.full(owners.size, self.candidates[0] if self.candidates.size == 1 else -1)
         spacings = kernels.spacings_of(self.data[0], starts, SPACED)
         spacings[spacings == 0] = min(LONE_US, self.max_gap)
         anchors = np.full((owners.size, len(self.names)), np.nan)
-        codes[is_known] = carried.codes[known]
-        spacings[is_known] = carried.spacings[known]
-        anchors[is_known] = carried.anchors[known]
+        codes[is_known] = carried.codes[places]
+        spacings[is_known] = carried.spacings[places]
+        anchors[is_known] = carried.anchors[places]
         judged_by = self.options.prefix_rows if self.candidates.size > 1 else SPACED
         waits = is_open & ~is_known & (np.diff(starts) < judged_by)
         return _Runs(starts, owners, codes, spacings, anchors, is_open, is_known, waits)
 
-    def _fitted(self, runs: _Runs, left: Ints) -> tuple[int, kernels.Out, Ints]:
+    def _fitted(self, runs: _Runs, first_left_out: Ints) -> tuple[int, kernels.Out, Ints]:
         n, n_attributes = int(runs.starts[-1]), len(self.names)
         # Rooms for as many segments as instants, those of a trial, and one that is rounded: only
         # what is written takes memory.
@@ -355,7 +365,7 @@ class _Fitting:
         scratch = self._scratch(int(np.diff(runs.starts).max(initial=0)))
         n_out = fit_runs(
             self.candidates, self.options.prefix_rows, runs.codes, runs.spacings, runs.starts,
-            runs.is_open, runs.waits, runs.anchors, left, self.data, scratch, out, ranges,
+            runs.is_open, runs.waits, runs.anchors, first_left_out, self.data, scratch, out, ranges,
         )  # fmt: skip
         return n_out, out, ranges
 
@@ -374,8 +384,8 @@ class _Fitting:
         lo, hi = ranges[1].copy(), ranges[2].copy()
         never = np.zeros(lo.size, np.bool_)
         own_coefs, own_errors = (
-            {name: each[:, at].copy() for at, name in enumerate(self.names)}
-            for each in (coefs, errors)
+            {name: values[:, place].copy() for place, name in enumerate(self.names)}
+            for values in (coefs, errors)
         )
         return Segments(keys, lo, lo, hi, never, never, own_coefs, own_errors)
 
@@ -385,21 +395,21 @@ def _fixed(values: Ints) -> Ints:
 
     numba compiles a kernel once for these and once for others, and the fit takes longest of all.
     """
-    found = values.view()
-    found.flags.writeable = False
-    return found
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def candidates_of(options: FitOptions) -> Ints:
     """Return the codes of the fitters that a method tries, by ascending degree."""
     by_degree = [kernels.CONSTANT, kernels.LINE, 4, 5, 6]
     if options.method == "auto":
-        found = by_degree[: options.degree + 1]
+        codes = by_degree[: options.degree + 1]
     elif options.method == "polynomial":
-        found = [by_degree[options.degree]]
+        codes = [by_degree[options.degree]]
     else:
-        found = [code for code, name in FITTERS.items() if name == options.method]
-    return np.array(found, np.int64)
+        codes = [code for code, name in FITTERS.items() if name == options.method]
+    return np.array(codes, np.int64)
 
 
 # -- rows of Arrow batches ------------------------------------------------------------------------
@@ -435,19 +445,19 @@ class Fit:
     track: tuple[str, str] | None = field(default=None, repr=False)
     """Columns of latitude and longitude (degrees), also in ``str``; see ``earth``."""
 
-    def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Fit:
+    def near_enough(self, asked: Mapping[str, Bound], read: set[str], ranges: Ranges) -> Fit:
         """Return how rows become segments that are near enough for what is asked of them.
 
         Args:
             asked: for attributes the bound that follows from those of outputs.
             read: the attributes that anything reads; of others no model is made without a bound.
-            known: ranges of values, as far as they are known.
+            ranges: ranges of values, as far as they are known.
 
         Raises:
             OptionError: an attribute has no bound, or one needs ranges of values.
         """
-        bounds = tightest(self.within, asked, known)
-        missing = [each for each in self.unbounded if each in read and each not in bounds]
+        bounds = tightest(self.within, asked, ranges)
+        missing = [name for name in self.unbounded if name in read and name not in bounds]
         if missing:
             msg = (
                 f"nothing says how near models of {missing[0]!r} have to be: give its bound to "
@@ -478,21 +488,21 @@ class Fit:
     def n_off_earth(self, rows: pa.Table) -> int:
         """Return how many rows have a latitude or longitude that is out of range."""
         axes = [] if self.track is None else earth.coordinates(earth.TRACK)
-        axis = next((each for each in axes if each in self.within), None)
+        axis = next((name for name in axes if name in self.within), None)
         return 0 if axis is None else int(pc.sum(pc.is_nan(rows.column(axis))).as_py() or 0)
 
     def tables(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         """Yield the segments of the rows of a task, which come by entity and time."""
-        for found, zone, _ in fitted(batches, self):
-            yield table_of(found, zone)
+        for segments, zone, _ in fitted(batches, self):
+            yield table_of(segments, zone)
 
-    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
+    def part(self, rows: pa.Table, until: int, carried_rows: pa.Table | None) -> Part:
         """Return the segments of rows that no row from an instant on changes.
 
         Args:
             rows: those that were held, and all others before the instant; in any order.
             until: the instant (µs).
-            known: what the part before told.
+            carried_rows: what the part before told.
         """
         assert self.options.max_gap_us is not None
         ids, first = entity_ids(rows, self.keys)
@@ -500,21 +510,21 @@ class Fit:
         order = np.lexsort((times, ids))
         last = np.full(len(first), np.iinfo(np.int64).min)
         np.maximum.at(last, ids, times)
-        found = fit_part(
+        result = fit_part(
             ids[order],
             times[order],
-            {name: each[order] for name, each in values_of(rows, self.within).items()},
+            {name: column[order] for name, column in values_of(rows, self.within).items()},
             self.within,
             self.options,
             goes_on=last >= until - self.options.max_gap_us,
-            carried=None if known is None else self._carried(rows, known),
+            carried=None if carried_rows is None else self._carried(rows, carried_rows),
         )
         entities = rows.select(list(self.keys)).take(pa.array(first))
         return Part(
-            Keyed(found.segments, entities),
-            rows.take(pa.array(order[found.held])),
-            self._known(entities, found.carried),
-            found.report,
+            Keyed(result.segments, entities),
+            rows.take(pa.array(order[result.held])),
+            self._known(entities, result.carried),
+            result.report,
         )
 
     def _known(self, entities: pa.Table, carried: Carried) -> pa.Table:
@@ -525,32 +535,31 @@ class Fit:
         anchors = pa.ListArray.from_arrays(
             pa.array(offsets, pa.int32()), pa.array(carried.anchors.ravel())
         )
-        own = {_CODE: pa.array(carried.codes), _SPACING: pa.array(carried.spacings)}
-        return pa.table({**columns, **own, _ANCHORS: anchors})
+        state = {_CODE: pa.array(carried.codes), _SPACING: pa.array(carried.spacings)}
+        return pa.table({**columns, **state, _ANCHORS: anchors})
 
-    def _carried(self, rows: pa.Table, known: pa.Table) -> Carried:
+    def _carried(self, rows: pa.Table, carried_rows: pa.Table) -> Carried:
         """Return what a table says of entities, by the ids that they have among rows."""
-        ids = ids_together([rows, known], self.keys)[1]
+        ids = ids_together([rows, carried_rows], self.keys)[1]
         order = np.argsort(ids)
         return Carried(
             ids[order],
-            known.column(_CODE).to_numpy()[order],
-            known.column(_SPACING).to_numpy()[order],
-            list_matrix(known.column(_ANCHORS))[order].reshape(len(ids), len(self.within)),
+            carried_rows.column(_CODE).to_numpy()[order],
+            carried_rows.column(_SPACING).to_numpy()[order],
+            list_matrix(carried_rows.column(_ANCHORS))[order].reshape(len(ids), len(self.within)),
         )
 
     def __str__(self) -> str:
         places = [] if self.track is None else earth.coordinates(earth.TRACK)
-        told = [f"{name} within {bound}" for name, bound in self.within.items()
+        phrases = [f"{name} within {bound}" for name, bound in self.within.items()
                 if name not in places]  # fmt: skip
-        told += [f"{name} as near as is asked" for name in self.unbounded if name not in places]
+        phrases += [f"{name} as near as is asked" for name in self.unbounded if name not in places]
         if self.track is not None:
-            bounds = [self.within[each].value for each in places if each in self.within]
+            bounds = [self.within[name].value for name in places if name in self.within]
             near = f"within {math.hypot(*bounds):g}" if bounds else "as near as is asked"
-            told.append(f"{earth.TRACK} of ({', '.join(self.track)}) {near}")
-        return (
-            f"fit {', '.join(told)}; method {self.options.method}{assumed_in_words(self.assumed)}"
-        )
+            phrases.append(f"{earth.TRACK} of ({', '.join(self.track)}) {near}")
+        assumed = assumed_in_words(self.assumed)
+        return f"fit {', '.join(phrases)}; method {self.options.method}{assumed}"
 
 
 def fitted(
@@ -566,14 +575,14 @@ def fitted(
     pending: list[pa.Table] = []
     """What is held of the block before, and the batches behind it."""
     n = n_held = 0
-    for each in batches:
+    for batch in batches:
         # What is read again does not grow faster than what is read.
         if n and n >= max(block_rows, n_held):
-            found, held, carried = _block(pa.concat_tables(pending), how, carried, is_last=False)
-            yield found
+            block, held, carried = _block(pa.concat_tables(pending), how, carried, is_last=False)
+            yield block
             pending, n, n_held = [held], 0, len(held)
-        pending.append(pa.Table.from_batches([each]))
-        n += len(each)
+        pending.append(pa.Table.from_batches([batch]))
+        n += len(batch)
     if n:
         yield _block(pa.concat_tables(pending), how, carried, is_last=True)[0]
 
@@ -595,11 +604,11 @@ def _block(
         # Nothing of an instant is fitted before all of its rows are there.
         before = np.flatnonzero((times != times[-1]) | (keys != keys[-1]))
         n = int(before[-1]) + 1 if before.size else 0
-    values = {name: each[:n] for name, each in values_of(rows, how.within).items()}
-    found = fit_part(
+    values = {name: column[:n] for name, column in values_of(rows, how.within).items()}
+    result = fit_part(
         keys[:n], times[:n], values, how.within, how.options, goes_on=goes_on, carried=carried
     )
-    held = rows.take(pa.array(np.append(found.held, np.arange(n, len(rows)))))
+    held = rows.take(pa.array(np.append(result.held, np.arange(n, len(rows)))))
     entities = rows.select(list(how.keys)).take(pa.array(np.flatnonzero(other)))
-    made = Keyed(found.segments, entities), rows.column(how.time).type.tz, found.report
-    return made, held, replace(found.carried, keys=np.zeros_like(found.carried.keys))
+    block = Keyed(result.segments, entities), rows.column(how.time).type.tz, result.report
+    return block, held, replace(result.carried, keys=np.zeros_like(result.carried.keys))

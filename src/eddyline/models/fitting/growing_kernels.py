@@ -4,8 +4,8 @@ Every instant of an attribute is an interval of values, ``[low, high]``, and a s
 as one function passes all of them. ``x`` is microseconds since the segment began, exact in a
 double. Rounding may let in an instant too many: what is stored is verified afterwards, always.
 
-Kernels share names of arguments. ``at`` is the attribute, and ``low`` and ``high`` are the ends of
-its interval at ``x``. ``mid`` and ``reach`` are the middles and half lengths of all intervals,
+Kernels share names of arguments. ``attribute`` is its place, and ``low`` and ``high`` are the ends
+of its interval at ``x``. ``mid`` and ``reach`` are the middles and half lengths of all intervals,
 (attributes, instants); a middle of NaN is no interval. ``state`` has for each attribute the number
 of instants that were passed, and what each kernel says. Arrays come whole, because views cost more
 than the rest.
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 
 @compiled
-def narrow(at: int, start: int, stop: int, mid: Floats, reach: Floats, state: Floats) -> int:
+def narrow(attribute: int, start: int, stop: int, mid: Floats, reach: Floats, state: Floats) -> int:
     """Narrow the constants that pass all intervals; return the first instant that none passes.
 
     Instants are those from ``start`` to before ``stop``. ``state`` has the least and the greatest
     constant, and is left as it is if an instant is not passed.
     """
-    n = state[at, 0]
-    least, most = (state[at, 1], state[at, 2]) if n > 0 else (-np.inf, np.inf)
+    n = state[attribute, 0]
+    least, most = (state[attribute, 1], state[attribute, 2]) if n > 0 else (-np.inf, np.inf)
     for instant in range(start, stop):
-        value, far = mid[at, instant], reach[at, instant]
+        value, far = mid[attribute, instant], reach[attribute, instant]
         if np.isnan(value):
             continue
         low, high = value - far, value + far
@@ -53,34 +53,37 @@ def narrow(at: int, start: int, stop: int, mid: Floats, reach: Floats, state: Fl
             return instant
         least, most = max(least, low), min(most, high)
         n += 1
-    state[at, 0], state[at, 1], state[at, 2] = n, least, most
+    state[attribute, 0], state[attribute, 1], state[attribute, 2] = n, least, most
     return stop
 
 
 @compiled
-def add_to_cone(at: int, x: float, low: float, high: float, state: Floats) -> bool:
+def add_to_cone(attribute: int, x: float, low: float, high: float, state: Floats) -> bool:
     """Narrow the slopes from the anchor that pass all intervals; False if none is left.
 
     ``state`` has the least and the greatest slope, and ``x`` and value of the anchor.
     """
-    if state[at, 0] == 0:
-        state[at, 1], state[at, 2] = -np.inf, np.inf
-        state[at, 3], state[at, 4] = x, 0.5 * low + 0.5 * high
-    elif x > state[at, 3]:
+    if state[attribute, 0] == 0:
+        state[attribute, 1], state[attribute, 2] = -np.inf, np.inf
+        state[attribute, 3], state[attribute, 4] = x, 0.5 * low + 0.5 * high
+    elif x > state[attribute, 3]:
         least, most = (
-            (low - state[at, 4]) / (x - state[at, 3]),
-            (high - state[at, 4]) / (x - state[at, 3]),
+            (low - state[attribute, 4]) / (x - state[attribute, 3]),
+            (high - state[attribute, 4]) / (x - state[attribute, 3]),
         )
-        if not (least <= state[at, 2] and most >= state[at, 1]):
+        if not (least <= state[attribute, 2] and most >= state[attribute, 1]):
             return False
-        state[at, 1], state[at, 2] = max(state[at, 1], least), min(state[at, 2], most)
-    state[at, 0] += 1
+        state[attribute, 1], state[attribute, 2] = (
+            max(state[attribute, 1], least),
+            min(state[attribute, 2], most),
+        )
+    state[attribute, 0] += 1
     return True
 
 
 @compiled
 def add_to_line(
-    at: int, x: float, low: float, high: float, state: Floats, hulls: Floats, ends: Ints
+    attribute: int, x: float, low: float, high: float, state: Floats, hulls: Floats, ends: Ints
 ) -> bool:
     """Turn the lines of least and of greatest slope into an interval; False if none passes all.
 
@@ -89,53 +92,71 @@ def add_to_line(
     value of the points of the hulls of high ends and of low ends, (attributes, 4, rows), and
     ``ends`` the first and the last place in use of both, (attributes, 4).
     """
-    n = state[at, 0]
-    state[at, 0] = n + 1
+    n = state[attribute, 0]
+    state[attribute, 0] = n + 1
     if n == 0:
-        state[at, 1], state[at, 2], state[at, 5], state[at, 6] = x, high, x, low
-        hulls[at, 0, 0], hulls[at, 1, 0] = x, high
-        hulls[at, 2, 0], hulls[at, 3, 0] = x, low
-        ends[at, 0] = ends[at, 1] = ends[at, 2] = ends[at, 3] = 0
+        state[attribute, 1], state[attribute, 2], state[attribute, 5], state[attribute, 6] = (
+            x,
+            high,
+            x,
+            low,
+        )
+        hulls[attribute, 0, 0], hulls[attribute, 1, 0] = x, high
+        hulls[attribute, 2, 0], hulls[attribute, 3, 0] = x, low
+        ends[attribute, 0] = ends[attribute, 1] = ends[attribute, 2] = ends[attribute, 3] = 0
         return True
     if n == 1:
-        state[at, 3], state[at, 4], state[at, 7], state[at, 8] = x, low, x, high
-        push(at, x, high, hulls, 0, ends, 1.0)
-        push(at, x, low, hulls, 2, ends, -1.0)
+        state[attribute, 3], state[attribute, 4], state[attribute, 7], state[attribute, 8] = (
+            x,
+            low,
+            x,
+            high,
+        )
+        push(attribute, x, high, hulls, 0, ends, 1.0)
+        push(attribute, x, low, hulls, 2, ends, -1.0)
         return True
-    least_x, least_y = state[at, 3] - state[at, 1], state[at, 4] - state[at, 2]
-    most_x, most_y = state[at, 7] - state[at, 5], state[at, 8] - state[at, 6]
-    is_below = (high - state[at, 4]) * least_x < least_y * (x - state[at, 3])
-    is_above = (low - state[at, 8]) * most_x > most_y * (x - state[at, 7])
+    least_x, least_y = (
+        state[attribute, 3] - state[attribute, 1],
+        state[attribute, 4] - state[attribute, 2],
+    )
+    most_x, most_y = (
+        state[attribute, 7] - state[attribute, 5],
+        state[attribute, 8] - state[attribute, 6],
+    )
+    is_below = (high - state[attribute, 4]) * least_x < least_y * (x - state[attribute, 3])
+    is_above = (low - state[attribute, 8]) * most_x > most_y * (x - state[attribute, 7])
     if is_below or is_above:
-        state[at, 0] = n
+        state[attribute, 0] = n
         return False
-    if (high - state[at, 6]) * most_x < most_y * (x - state[at, 5]):
-        turn(at, x, high, hulls, 2, ends, -1.0, state, 5)
-        push(at, x, high, hulls, 0, ends, 1.0)
-    if (low - state[at, 2]) * least_x > least_y * (x - state[at, 1]):
-        turn(at, x, low, hulls, 0, ends, 1.0, state, 1)
-        push(at, x, low, hulls, 2, ends, -1.0)
+    if (high - state[attribute, 6]) * most_x < most_y * (x - state[attribute, 5]):
+        turn(attribute, x, high, hulls, 2, ends, -1.0, state, 5)
+        push(attribute, x, high, hulls, 0, ends, 1.0)
+    if (low - state[attribute, 2]) * least_x > least_y * (x - state[attribute, 1]):
+        turn(attribute, x, low, hulls, 0, ends, 1.0, state, 1)
+        push(attribute, x, low, hulls, 2, ends, -1.0)
     return True
 
 
 @compiled
-def push(at: int, x: float, y: float, hulls: Floats, which: int, ends: Ints, side: float) -> None:
+def push(
+    attribute: int, x: float, y: float, hulls: Floats, which: int, ends: Ints, side: float
+) -> None:
     """Add a point to a hull, and drop those of its end that are not on it any more."""
-    first, last = ends[at, which], ends[at, which + 1]
+    first, last = ends[attribute, which], ends[attribute, which + 1]
     while last > first:
-        from_x, from_y = hulls[at, which, last - 1], hulls[at, which + 1, last - 1]
-        ax, ay = hulls[at, which, last] - from_x, hulls[at, which + 1, last] - from_y
+        from_x, from_y = hulls[attribute, which, last - 1], hulls[attribute, which + 1, last - 1]
+        ax, ay = hulls[attribute, which, last] - from_x, hulls[attribute, which + 1, last] - from_y
         if side * (ax * (y - from_y) - ay * (x - from_x)) > 0:
             break
         last -= 1
     last += 1
-    hulls[at, which, last], hulls[at, which + 1, last] = x, y
-    ends[at, which + 1] = last
+    hulls[attribute, which, last], hulls[attribute, which + 1, last] = x, y
+    ends[attribute, which + 1] = last
 
 
 @compiled
 def turn(
-    at: int,
+    attribute: int,
     x: float,
     y: float,
     hulls: Floats,
@@ -146,23 +167,28 @@ def turn(
     line: int,
 ) -> None:
     """Lay a line through a new point and the point of a hull that bounds its slope most."""
-    best = ends[at, which]
-    ax, ay = x - hulls[at, which, best], y - hulls[at, which + 1, best]
-    for place in range(best + 1, ends[at, which + 1] + 1):
-        bx, by = x - hulls[at, which, place], y - hulls[at, which + 1, place]
+    best = ends[attribute, which]
+    ax, ay = x - hulls[attribute, which, best], y - hulls[attribute, which + 1, best]
+    for place in range(best + 1, ends[attribute, which + 1] + 1):
+        bx, by = x - hulls[attribute, which, place], y - hulls[attribute, which + 1, place]
         if side * (by * ax - ay * bx) < 0:
             break
         best, ax, ay = place, bx, by
-    state[at, line], state[at, line + 1] = hulls[at, which, best], hulls[at, which + 1, best]
-    state[at, line + 2], state[at, line + 3] = x, y
-    ends[at, which] = best
+    state[attribute, line], state[attribute, line + 1] = (
+        hulls[attribute, which, best],
+        hulls[attribute, which + 1, best],
+    )
+    state[attribute, line + 2], state[attribute, line + 3] = x, y
+    ends[attribute, which] = best
 
 
 @compiled
-def constant_of(at: int, state: Floats, coefs: Floats, into: int) -> None:
+def constant_of(attribute: int, state: Floats, coefs: Floats, into: int) -> None:
     """Set the coefficient of a constant, without a value NaN."""
-    coefs[into, at, :] = 0.0
-    coefs[into, at, 0] = 0.5 * state[at, 1] + 0.5 * state[at, 2] if state[at, 0] > 0 else np.nan
+    coefs[into, attribute, :] = 0.0
+    coefs[into, attribute, 0] = (
+        0.5 * state[attribute, 1] + 0.5 * state[attribute, 2] if state[attribute, 0] > 0 else np.nan
+    )
 
 
 @compiled
@@ -174,45 +200,53 @@ def simplest(least: float, most: float) -> float:
 
 
 @compiled
-def cone_of(at: int, state: Floats, is_joined: bool, coefs: Floats, into: int) -> None:
+def cone_of(attribute: int, state: Floats, is_joined: bool, coefs: Floats, into: int) -> None:
     """Set the coefficients (of seconds) of a line through the anchor.
 
     A line that others are joined to has the middle slope: from its end, the next has more room.
     """
-    coefs[into, at, :] = 0.0
-    if state[at, 0] == 0:
-        coefs[into, at, 0] = np.nan
+    coefs[into, attribute, :] = 0.0
+    if state[attribute, 0] == 0:
+        coefs[into, attribute, 0] = np.nan
         return
-    slope = 0.5 * state[at, 1] + 0.5 * state[at, 2]
+    slope = 0.5 * state[attribute, 1] + 0.5 * state[attribute, 2]
     if not is_joined or np.isnan(slope):
-        slope = simplest(state[at, 1], state[at, 2])
-    coefs[into, at, 0] = state[at, 4] - slope * state[at, 3]
-    coefs[into, at, 1] = slope * 1e6
+        slope = simplest(state[attribute, 1], state[attribute, 2])
+    coefs[into, attribute, 0] = state[attribute, 4] - slope * state[attribute, 3]
+    coefs[into, attribute, 1] = slope * 1e6
 
 
 @compiled
-def line_of(at: int, state: Floats, coefs: Floats, into: int) -> None:
+def line_of(attribute: int, state: Floats, coefs: Floats, into: int) -> None:
     """Set the coefficients (of seconds) of a line between that of least and of greatest slope.
 
     All lines through the point in which the two meet, with a slope between theirs, pass all
     intervals.
     """
-    coefs[into, at, :] = 0.0
-    if state[at, 0] < 2:
-        coefs[into, at, 0] = (
-            0.5 * state[at, 2] + 0.5 * state[at, 6] if state[at, 0] == 1 else np.nan
+    coefs[into, attribute, :] = 0.0
+    if state[attribute, 0] < 2:
+        coefs[into, attribute, 0] = (
+            0.5 * state[attribute, 2] + 0.5 * state[attribute, 6]
+            if state[attribute, 0] == 1
+            else np.nan
         )
         return
-    least = (state[at, 4] - state[at, 2]) / (state[at, 3] - state[at, 1])
-    most = (state[at, 8] - state[at, 6]) / (state[at, 7] - state[at, 5])
+    least = (state[attribute, 4] - state[attribute, 2]) / (
+        state[attribute, 3] - state[attribute, 1]
+    )
+    most = (state[attribute, 8] - state[attribute, 6]) / (state[attribute, 7] - state[attribute, 5])
     slope = simplest(least, most)
-    at_x, at_y = state[at, 1], state[at, 2]
+    at_x, at_y = state[attribute, 1], state[attribute, 2]
     if most > least:
         # Where they meet, from the first point of the line of least slope on.
-        step = (state[at, 2] - state[at, 6] - most * (state[at, 1] - state[at, 5])) / (most - least)
-        at_x, at_y = state[at, 1] + step, state[at, 2] + least * step
-    coefs[into, at, 0] = at_y - slope * at_x
-    coefs[into, at, 1] = slope * 1e6
+        step = (
+            state[attribute, 2]
+            - state[attribute, 6]
+            - most * (state[attribute, 1] - state[attribute, 5])
+        ) / (most - least)
+        at_x, at_y = state[attribute, 1] + step, state[attribute, 2] + least * step
+    coefs[into, attribute, 0] = at_y - slope * at_x
+    coefs[into, attribute, 1] = slope * 1e6
 
 
 # -- least squares --------------------------------------------------------------------------------
@@ -391,10 +425,10 @@ def balance(order: int, times: Ints, mid: Floats, reach: Floats, coefs: Floats) 
         if np.isnan(value):
             continue
         tau = np.float64(times[place] - times[0]) * 1e-6
-        found = coefs[order]
+        estimate = coefs[order]
         for k in range(order - 1, -1, -1):
-            found = found * tau + coefs[k]
-        rest = value - found
+            estimate = estimate * tau + coefs[k]
+        rest = value - estimate
         least, most = max(least, rest - reach[place]), min(most, rest + reach[place])
         if not least <= most:
             return np.nan

@@ -62,7 +62,7 @@ def fit_runs(
     is_open: Mask,
     waits: Mask,
     anchors: Floats,
-    left: Ints,
+    first_left_out: Ints,
     data: Data,
     scratch: Scratch,
     out: Out,
@@ -79,7 +79,7 @@ def fit_runs(
         is_open: of each run whether more instants may follow.
         waits: of each run whether all of it is left out.
         anchors: of each run, (runs, attributes).
-        left: of each run the first instant that is left out; set here.
+        first_left_out: of each run the first instant that is left out; set here.
         data: see ``Data``.
         scratch: see ``Scratch``.
         out: see ``Out``, with room for as many segments as instants and a prefix, and one.
@@ -88,7 +88,7 @@ def fit_runs(
     n_out = 0
     for run in range(codes.size):
         before, start, stop = n_out, runs[run], runs[run + 1]
-        is_kept, left[run] = False, start
+        is_kept, first_left_out[run] = False, start
         if waits[run]:
             continue
         if codes[run] < 0:
@@ -98,12 +98,14 @@ def fit_runs(
             )
             is_kept = judged == stop and not is_open[run]
         if is_kept:
-            n_out, left[run] = n_kept, stop
+            n_out, first_left_out[run] = n_kept, stop
         else:
-            n_out, left[run] = fit_run(
+            n_out, first_left_out[run] = fit_run(
                 codes[run], start, stop, is_open[run], anchors[run], data, scratch, out, n_out
             )
-        set_ranges(run, before, n_out, left[run], stop, spacings[run], data[0], out, ranges)
+        set_ranges(
+            run, before, n_out, first_left_out[run], stop, spacings[run], data[0], out, ranges
+        )
     return n_out
 
 
@@ -112,7 +114,7 @@ def set_ranges(
     run: int,
     before: int,
     n_out: int,
-    left: int,
+    first_left_out: int,
     stop: int,
     spacing: int,
     times: Ints,
@@ -121,17 +123,17 @@ def set_ranges(
 ) -> None:
     """Set run, begin and end of the segments of a run, each of which ends where the next begins.
 
-    The segments are those from ``before`` to ``n_out``. If no instant is left out (``left`` is
-    ``stop``), the last one ends a spacing behind its last instant.
+    The segments are those from ``before`` to ``n_out``. If no instant is left out
+    (``first_left_out`` is ``stop``), the last one ends a spacing behind its last instant.
     """
-    for each in range(before, n_out):
-        ranges[0, each] = run
-        ranges[1, each] = times[out[0][each]]
-        if each > before:
-            ranges[2, each - 1] = ranges[1, each]
+    for segment in range(before, n_out):
+        ranges[0, segment] = run
+        ranges[1, segment] = times[out[0][segment]]
+        if segment > before:
+            ranges[2, segment - 1] = ranges[1, segment]
     if n_out > before:
         last = times[stop - 1] + spacing
-        ranges[2, n_out - 1] = last if left == stop else times[left]
+        ranges[2, n_out - 1] = last if first_left_out == stop else times[first_left_out]
 
 
 @compiled
@@ -167,8 +169,8 @@ def choose(
         n_fewest = n_found - kept
         if n_fewest * per_segment < cheapest:
             best, cheapest = int(code), np.float64(n_fewest * per_segment)
-            for each in range(n_fewest if kept > n_out else 0):
-                move(out, kept + each, n_out + each)
+            for place in range(n_fewest if kept > n_out else 0):
+                move(out, kept + place, n_out + place)
             kept = n_out + n_fewest
     anchors[:] = np.nan
     return best, kept
@@ -225,18 +227,18 @@ def grow(
     elif code == CONSTANT:
         end = grow_ranges(start, limit, mid, reach, state)
     else:
-        for at in range(anchors.size):
-            if code == CONNECTED and not np.isnan(anchors[at]):
-                state[at, 0], state[at, 1], state[at, 2] = 1.0, -np.inf, np.inf
-                state[at, 3], state[at, 4] = 0.0, anchors[at]
+        for attribute in range(anchors.size):
+            if code == CONNECTED and not np.isnan(anchors[attribute]):
+                state[attribute, 0], state[attribute, 1], state[attribute, 2] = 1.0, -np.inf, np.inf
+                state[attribute, 3], state[attribute, 4] = 0.0, anchors[attribute]
         end = grow_cones(start, limit, times, mid, reach, state)
-    for at in range(anchors.size):
+    for attribute in range(anchors.size):
         if code == LINE:
-            line_of(at, state, coefs, into)
+            line_of(attribute, state, coefs, into)
         elif code == CONSTANT:
-            constant_of(at, state, coefs, into)
+            constant_of(attribute, state, coefs, into)
         else:
-            cone_of(at, state, code == CONNECTED, coefs, into)
+            cone_of(attribute, state, code == CONNECTED, coefs, into)
     return end
 
 
@@ -257,11 +259,11 @@ def grow_lines(
     """Return the first instant whose intervals no lines pass with those before."""
     for end in range(start, limit):
         x = np.float64(times[end] - times[start])
-        for at in range(mid.shape[0]):
-            value, far = mid[at, end], reach[at, end]
+        for attribute in range(mid.shape[0]):
+            value, far = mid[attribute, end], reach[attribute, end]
             if np.isnan(value):
                 continue
-            if not add_to_line(at, x, value - far, value + far, state, hulls, ends):
+            if not add_to_line(attribute, x, value - far, value + far, state, hulls, ends):
                 return end
     return limit
 
@@ -276,8 +278,8 @@ def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Float
     """
     first = min(start + ONE_BY_ONE, limit)
     while start < first:
-        for at in range(mid.shape[0]):
-            if narrow(at, start, start + 1, mid, reach, state) == start:
+        for attribute in range(mid.shape[0]):
+            if narrow(attribute, start, start + 1, mid, reach, state) == start:
                 return start
         start += 1
     size = ONE_BY_ONE
@@ -285,12 +287,12 @@ def grow_ranges(start: int, limit: int, mid: Floats, reach: Floats, state: Float
         stop = min(start + size, limit)
         state[:, 3:6] = state[:, :3]
         end = stop
-        for at in range(mid.shape[0]):
-            end = narrow(at, start, end, mid, reach, state)
+        for attribute in range(mid.shape[0]):
+            end = narrow(attribute, start, end, mid, reach, state)
         if end < stop:  # one breaks: the others go no farther
             state[:, :3] = state[:, 3:6]
-            for at in range(mid.shape[0]):
-                narrow(at, start, end, mid, reach, state)
+            for attribute in range(mid.shape[0]):
+                narrow(attribute, start, end, mid, reach, state)
             return end
         start, size = stop, min(2 * size, BLOCK)
     return limit
@@ -303,11 +305,11 @@ def grow_cones(
     """Return the first instant whose intervals no lines from the anchors pass with those before."""
     for end in range(start, limit):
         x = np.float64(times[end] - times[start])
-        for at in range(mid.shape[0]):
-            value, far = mid[at, end], reach[at, end]
+        for attribute in range(mid.shape[0]):
+            value, far = mid[attribute, end], reach[attribute, end]
             if np.isnan(value):
                 continue
-            if not add_to_cone(at, x, value - far, value + far, state):
+            if not add_to_cone(attribute, x, value - far, value + far, state):
                 return end
     return limit
 
@@ -350,9 +352,9 @@ def passes(degree: int, start: int, end: int, data: Data, scratch: Scratch) -> b
     """Return whether polynomials pass all intervals of a range; they are left in the scratch."""
     times, mid, reach = data[0][start:end], data[3], data[4]
     work, trial = scratch[3], scratch[4][0]
-    for at in range(mid.shape[0]):
-        middles, reaches = mid[at, start:end], reach[at, start:end]
-        if not polynomial_of(degree, times, middles, reaches, work, trial[at]):
+    for attribute in range(mid.shape[0]):
+        middles, reaches = mid[attribute, start:end], reach[attribute, start:end]
+        if not polynomial_of(degree, times, middles, reaches, work, trial[attribute]):
             return False
     return True
 
@@ -360,19 +362,19 @@ def passes(degree: int, start: int, end: int, data: Data, scratch: Scratch) -> b
 @compiled
 def alone(instant: int, data: Data, coefs: Floats, into: int) -> None:
     """Set the coefficients of a segment of one instant."""
-    for at in range(coefs.shape[1]):
-        coefs[into, at, :] = 0.0
-        coefs[into, at, 0] = data[3][at, instant]
+    for attribute in range(coefs.shape[1]):
+        coefs[into, attribute, :] = 0.0
+        coefs[into, attribute, 0] = data[3][attribute, instant]
 
 
 @compiled
-def value_at(coefs: Floats, segment: int, at: int, tau: float) -> float:
+def value_at(coefs: Floats, segment: int, attribute: int, tau: float) -> float:
     """Return the value of a polynomial as every reader finds it."""
     top = coefs.shape[2] - 1
-    found: float = coefs[segment, at, top]
+    value: float = coefs[segment, attribute, top]
     for k in range(top - 1, -1, -1):
-        found = found * tau + coefs[segment, at, k]
-    return found
+        value = value * tau + coefs[segment, attribute, k]
+    return value
 
 
 @compiled
@@ -387,28 +389,30 @@ def is_verified(
     bounds, is_relative = data[6], data[7]
     begin, stop = first[start], first[end]
     origin = rows[begin]
-    for at in range(values.shape[0]):
+    for attribute in range(values.shape[0]):
         top = coefs.shape[2] - 1
-        while top > 0 and coefs[segment, at, top] == 0.0:
+        while top > 0 and coefs[segment, attribute, top] == 0.0:
             top -= 1
         worst, room, is_near = 0.0, np.inf, True
-        constant, slope = coefs[segment, at, 0], coefs[segment, at, min(top, 1)]
-        bound, relative = bounds[at], is_relative[at]
+        constant, slope = coefs[segment, attribute, 0], coefs[segment, attribute, min(top, 1)]
+        bound, relative = bounds[attribute], is_relative[attribute]
         for row in range(begin, stop):
-            value = values[at, row]
+            value = values[attribute, row]
             if np.isnan(value):
                 continue
-            found = constant
+            estimate = constant
             if top == 1:  # what Horner's rule finds, without a loop
-                found = slope * (np.float64(rows[row] - origin) * 1e-6) + constant
+                estimate = slope * (np.float64(rows[row] - origin) * 1e-6) + constant
             elif top > 1:
-                found = value_at(coefs, segment, at, np.float64(rows[row] - origin) * 1e-6)
-            far, allowed = abs(value - found), allowed_of(value, bound, relative)
+                estimate = value_at(
+                    coefs, segment, attribute, np.float64(rows[row] - origin) * 1e-6
+                )
+            far, allowed = abs(value - estimate), allowed_of(value, bound, relative)
             is_near &= far <= allowed
             worst, room = max(worst, far), min(room, allowed - far)
         if not is_near:
             return False
-        errors[segment, at], scratch[0][at, 0] = worst, room
+        errors[segment, attribute], scratch[0][attribute, 0] = worst, room
     return True
 
 
@@ -427,55 +431,55 @@ def round_off(
     tried, last = segment + 1, data[0][end - 1]
     power_of = np.float64(last - data[0][start]) * 1e-6
     changes, is_sure = False, True
-    for at in range(coefs.shape[1]):
+    for attribute in range(coefs.shape[1]):
         n = 0
         for k in range(coefs.shape[2]):
-            coefs[tried, at, k] = coefs[segment, at, k]
-            n += coefs[segment, at, k] != 0.0
-        errors[tried, at] = errors[segment, at]
-        room, power = data[8] * scratch[0][at, 0], 1.0
+            coefs[tried, attribute, k] = coefs[segment, attribute, k]
+            n += coefs[segment, attribute, k] != 0.0
+        errors[tried, attribute] = errors[segment, attribute]
+        room, power = data[8] * scratch[0][attribute, 0], 1.0
         if not 0.0 < room < np.inf or n == 0:
             continue
         moved, size, is_same = 0.0, 0.0, True
         for k in range(coefs.shape[2]):
-            value = coefs[segment, at, k]
+            value = coefs[segment, attribute, k]
             part = room / (n * power)
             if value != 0.0 and part < np.inf:
-                found = rounded(value, part)
-                is_same &= found == value
-                moved += abs(found - value) * power
-                coefs[tried, at, k] = found
+                multiple = rounded(value, part)
+                is_same &= multiple == value
+                moved += abs(multiple - value) * power
+                coefs[tried, attribute, k] = multiple
             size += abs(value) * power
             power *= power_of
         if is_same:
             continue  # and so is its error
         changes = True
-        moved += EVALUATED * (size + errors[segment, at] + scratch[0][at, 0])
-        is_sure &= moved <= scratch[0][at, 0]
-        errors[tried, at] += moved
+        moved += EVALUATED * (size + errors[segment, attribute] + scratch[0][attribute, 0])
+        is_sure &= moved <= scratch[0][attribute, 0]
+        errors[tried, attribute] += moved
     if not changes or not (is_sure or is_verified(start, end, data, scratch, coefs, errors, tried)):
         tried = segment
-    for at in range(coefs.shape[1]):
-        most = np.inf if data[7][at] else data[6][at]
-        errors[segment, at] = min(most, rounded_up(errors[tried, at]))
+    for attribute in range(coefs.shape[1]):
+        most = np.inf if data[7][attribute] else data[6][attribute]
+        errors[segment, attribute] = min(most, rounded_up(errors[tried, attribute]))
         for k in range(coefs.shape[2]):
-            coefs[segment, at, k] = coefs[tried, at, k]
+            coefs[segment, attribute, k] = coefs[tried, attribute, k]
 
 
 @compiled
 def rounded(value: float, most: float) -> float:
     """Return the multiple of the largest power of two that is within some distance of any value."""
     step = 2.0 * first_digit(most)
-    found = np.rint(value / step) * step
-    return found if abs(found - value) <= most else value
+    multiple = np.rint(value / step) * step
+    return multiple if abs(multiple - value) <= most else value
 
 
 @compiled
 def rounded_up(value: float) -> float:
     """Return the least number of three binary digits that is not less than an error."""
     step = first_digit(value) / 4.0
-    found = np.ceil(value / step) * step
-    return found if value <= found < np.inf else value
+    multiple = np.ceil(value / step) * step
+    return multiple if value <= multiple < np.inf else value
 
 
 @compiled
@@ -554,8 +558,8 @@ def joins(
     holds, before = False, end - 1
     if end < stop and before > start:
         tau = np.float64(data[0][before] - data[0][start]) * 1e-6
-        for at in range(anchors.size):
-            anchors[at] = value_at(coefs, segment, at, tau)
+        for attribute in range(anchors.size):
+            anchors[attribute] = value_at(coefs, segment, attribute, tau)
         trial, errors = scratch[4], np.empty((1, anchors.size))
         reached = grow(CONNECTED, before, end + 1, anchors, data, scratch, trial, 0)
         holds = reached > end and is_verified(before, end + 1, data, scratch, trial, errors, 0)
@@ -583,8 +587,8 @@ def is_sorted(keys: Ints, times: Ints) -> bool:
 
 
 @compiled
-def starts_of_instants(keys: Ints, times: Ints, found: Ints) -> int:
-    """Put the first row of each instant, and the number of rows, into ``found``.
+def starts_of_instants(keys: Ints, times: Ints, starts: Ints) -> int:
+    """Put the first row of each instant, and the number of rows, into ``starts``.
 
     Results as long as rows are arrays of the caller: NumPy asks for large pages, kernels do not,
     and the first touch of small ones takes longer than all the rest.
@@ -594,9 +598,9 @@ def starts_of_instants(keys: Ints, times: Ints, found: Ints) -> int:
     """
     n = 0
     for row in range(keys.size):
-        found[n] = row  # of a row that is not the first the next one takes the place
+        starts[n] = row  # of a row that is not the first the next one takes the place
         n += row == 0 or keys[row] != keys[row - 1] or times[row] != times[row - 1]
-    found[n] = keys.size
+    starts[n] = keys.size
     return n
 
 
@@ -622,21 +626,25 @@ def intervals_of(
         reach: where half the lengths go, (attributes, instants).
     """
     n_conflicts = 0
-    for at in range(values.shape[0]):
-        bound, relative = bounds[at], is_relative[at]
+    for attribute in range(values.shape[0]):
+        bound, relative = bounds[attribute], is_relative[attribute]
         start = first[0]
         for instant in range(first.size - 1):
-            value, stop = values[at, start], first[instant + 1]
+            value, stop = values[attribute, start], first[instant + 1]
             is_one = True
             for row in range(start + 1, stop):
-                is_one &= values[at, row] == value
+                is_one &= values[attribute, row] == value
             if is_one:
-                mid[at, instant] = value
-                reach[at, instant] = 0.0 if np.isnan(value) else reach_of(value, bound, relative)
+                mid[attribute, instant] = value
+                reach[attribute, instant] = (
+                    0.0 if np.isnan(value) else reach_of(value, bound, relative)
+                )
             else:
-                values_at = values[at, start:stop]
+                values_at = values[attribute, start:stop]
                 n_conflicts += merge(values_at, bound, relative)
-                mid[at, instant], reach[at, instant] = interval_of(values_at, bound, relative)
+                mid[attribute, instant], reach[attribute, instant] = interval_of(
+                    values_at, bound, relative
+                )
             start = stop
     return n_conflicts
 
@@ -721,17 +729,17 @@ def spacings_of(times: Ints, runs: Ints, most: int) -> Ints:
 
     ``times`` are of instants, ``runs`` of ``runs_of``, and ``most`` is how many instants count.
     """
-    found = np.zeros(runs.size - 1, np.int64)
+    medians = np.zeros(runs.size - 1, np.int64)
     spacings = np.empty(most, np.int64)
-    for run in range(found.size):
+    for run in range(medians.size):
         stop, n = min(runs[run + 1], runs[run] + most), 0
         for place in range(runs[run] + 1, stop):
             spacings[n] = times[place] - times[place - 1]
             n += 1
         sort_few(spacings, n)
         if n > 0:
-            found[run] = spacings[(n - 1) // 2]
-    return found
+            medians[run] = spacings[(n - 1) // 2]
+    return medians
 
 
 @compiled
@@ -748,11 +756,11 @@ def sort_few(values: Ints, n: int) -> None:
 @compiled
 def has_value(values: Floats) -> Mask:
     """Return whether a row has a value of an attribute; what is not finite becomes NaN."""
-    found = np.zeros(values.shape[1], np.bool_)
-    for at in range(values.shape[0]):
+    is_there = np.zeros(values.shape[1], np.bool_)
+    for attribute in range(values.shape[0]):
         for row in range(values.shape[1]):
-            if np.isfinite(values[at, row]):
-                found[row] = True
+            if np.isfinite(values[attribute, row]):
+                is_there[row] = True
             else:
-                values[at, row] = np.nan
-    return found
+                values[attribute, row] = np.nan
+    return is_there

@@ -47,7 +47,7 @@ _FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "sqrt": (1, np.sqrt), "abs": (1, np.abs), "sin": (1, np.sin), "cos": (1, np.cos),
     "tan": (1, np.tan), "tanh": (1, np.tanh), "least": (2, np.minimum), "greatest": (2, np.maximum),
 }  # fmt: skip
-_CALLED = [each for each in _FUNCTIONS if each.isalpha()]
+_CALLED = [name for name in _FUNCTIONS if name.isalpha()]
 TIME = "t"
 """The variable of equations: seconds since the instant of a row."""
 
@@ -107,14 +107,14 @@ class _Reader:
         self, name: str, text: str, rates: Collection[str], others: Collection[str]
     ) -> None:
         self._name, self._text = name, text
-        self._rates = {each.lower(): each for each in rates}
-        self._others = {each.lower() for each in others}
+        self._rates = {attribute.lower(): attribute for attribute in rates}
+        self._others = {attribute.lower() for attribute in others}
         self._columns: dict[str, int] = {}
 
     def rate(self, tree: exp.EQ) -> Rate:
         call = tree.left.unnest()
-        (of,) = call.expressions if len(call.expressions) == 1 else (None,)
-        if not isinstance(of, exp.Column) or of.name.lower() != self._name.lower():
+        (argument,) = call.expressions if len(call.expressions) == 1 else (None,)
+        if not isinstance(argument, exp.Column) or argument.name.lower() != self._name.lower():
             message = (
                 f"the rate of {self._name!r} is written d({self._name}) = …, got {_said(call)}"
             )
@@ -126,7 +126,7 @@ class _Reader:
     def _program(self, node: Expr) -> Program:
         node = node.unnest()
         columns = [node] if isinstance(node, exp.Column) else [*node.find_all(exp.Column)]
-        kinds = [self._kind(each) for each in columns]
+        kinds = [self._kind(column) for column in columns]
         if isinstance(node, exp.Literal) and not node.is_string:
             return ("number", float(node.name))
         if kinds and {*kinds} == {"column"}:
@@ -195,17 +195,17 @@ class _System:
 
     def take(self, rows: Indices) -> _System:
         """Return the system of some rows."""
-        columns = [each[rows] for each in self.columns]
+        columns = [column[rows] for column in self.columns]
         return replace(self, columns=columns, begins=self.begins[rows], span=self.span[rows])
 
     @deep
     def change(self, rows: Indices, values: Floats, seconds: Floats) -> Floats:
         """Return the change per second of some rows at values ``[m, attributes]``."""
         states = dict(zip(self.names, values.T, strict=True))
-        found = np.empty_like(values)
+        changes = np.empty_like(values)
         for at_, (program, columns) in enumerate(zip(self.programs, self.columns, strict=True)):
-            found[:, at_] = _evaluated(program, states, columns, rows, seconds)
-        return found
+            changes[:, at_] = _evaluated(program, states, columns, rows, seconds)
+        return changes
 
 
 def _evaluated(
@@ -221,8 +221,8 @@ def _evaluated(
             return states[parts[0]]
         case "column":
             return columns[rows, parts[0]]
-    given = (_evaluated(each, states, columns, rows, seconds) for each in parts)
-    return _FUNCTIONS[kind][1](*given)
+    arguments = (_evaluated(part, states, columns, rows, seconds) for part in parts)
+    return _FUNCTIONS[kind][1](*arguments)
 
 
 @dataclass(frozen=True)
@@ -244,10 +244,10 @@ class _Pieces:
         """Return values of pieces, ``micros`` after their rows, ``[n, attributes]``."""
         seconds = in_seconds(micros - self.since[pieces])[:, None]
         coefs = self.coefs[pieces]
-        found = coefs[:, :, -1]
+        values = coefs[:, :, -1]
         for power in range(coefs.shape[2] - 2, -1, -1):
-            found = found * seconds + coefs[:, :, power]
-        return np.asarray(found)
+            values = values * seconds + coefs[:, :, power]
+        return np.asarray(values)
 
     def places(self, rows: Ints, micros: Ints) -> tuple[Indices, Mask]:
         """Return the piece of each instant of a row, and whether there is one."""
@@ -258,13 +258,13 @@ class _Pieces:
             np.append(self.rows, rows),
         ))  # fmt: skip
         places = np.cumsum(order < n) - 1
-        found = np.empty(len(order), np.int64)
-        found[order] = places
-        own = np.maximum(found[n:], 0)
+        latest = np.empty(len(order), np.int64)
+        latest[order] = places
+        pieces = np.maximum(latest[n:], 0)
         if not n:
-            return own, np.zeros(len(rows), np.bool_)
-        there = (self.rows[own] == rows) & (micros <= self.since[own] + self.length[own])
-        return own, there & (found[n:] >= 0)
+            return pieces, np.zeros(len(rows), np.bool_)
+        there = (self.rows[pieces] == rows) & (micros <= self.since[pieces] + self.length[pieces])
+        return pieces, there & (latest[n:] >= 0)
 
 
 def solved(
@@ -284,11 +284,11 @@ def solved(
     names = [*rates]
     system = _System(
         names,
-        [each.program for each in rates.values()],
-        [segments.coefs[each][:, 1:] for each in names],
-        np.stack([segments.coefs[each][:, 0] for each in names], axis=1),
+        [rate.program for rate in rates.values()],
+        [segments.coefs[name][:, 1:] for name in names],
+        np.stack([segments.coefs[name][:, 0] for name in names], axis=1),
         segments.hi - segments.lo,
-        np.array([bounds[each] for each in names]),
+        np.array([bounds[name] for name in names]),
     )
     with np.errstate(all="ignore"):
         pieces = _within_bounds(system)
@@ -300,15 +300,15 @@ def solved(
     coefs = {
         name: _plain(pieces.coefs[:, names.index(name)], pieces.length, bounds[name])
         if name in rates
-        else polynomials.shifted(each, shift)
-        for name, each in taken.coefs.items()
+        else polynomials.shifted(matrix, shift)
+        for name, matrix in taken.coefs.items()
     }
     errors = {
-        name: np.full(len(taken), bounds[name]) if name in rates else each
-        for name, each in taken.errors.items()
+        name: np.full(len(taken), bounds[name]) if name in rates else error
+        for name, error in taken.errors.items()
     }
-    made = replace(taken, origin=lo, lo=lo, hi=lo + pieces.length, coefs=coefs, errors=errors)
-    return made, reached < system.span
+    solution = replace(taken, origin=lo, lo=lo, hi=lo + pieces.length, coefs=coefs, errors=errors)
+    return solution, reached < system.span
 
 
 def _plain(coefs: Floats, length: Ints, bound: float) -> Floats:
@@ -324,46 +324,46 @@ def _within_bounds(system: _System) -> _Pieces:
     """Return solutions that are within the bounds, as far as they can be had."""
     open_rows = np.arange(len(system.span))
     tolerance = system.bounds / 8
-    found = _integrated(system, tolerance)
+    coarser = _integrated(system, tolerance)
     done: list[_Pieces] = []
     for number in range(MOST_ROUNDS):
         tolerance = tolerance / FINER
-        own = system.take(open_rows)
-        finer = _integrated(own, tolerance)
-        is_near = _near(found, finer, own.bounds)
+        open_system = system.take(open_rows)
+        finer = _integrated(open_system, tolerance)
+        is_near = _near(coarser, finer, open_system.bounds)
         ends = np.zeros(len(open_rows), np.int64)
-        np.maximum.at(ends, found.rows[is_near], (found.since + found.length)[is_near])
-        is_done = (ends >= own.span) | (number == MOST_ROUNDS - 1)
-        kept = found.take(is_near & is_done[found.rows])
+        np.maximum.at(ends, coarser.rows[is_near], (coarser.since + coarser.length)[is_near])
+        is_done = (ends >= open_system.span) | (number == MOST_ROUNDS - 1)
+        kept = coarser.take(is_near & is_done[coarser.rows])
         done.append(replace(kept, rows=open_rows[kept.rows]))
-        left = np.flatnonzero(~is_done)
-        if not left.size:
+        open_places = np.flatnonzero(~is_done)
+        if not open_places.size:
             break
         number_of = np.full(len(open_rows), -1)
-        number_of[left] = np.arange(left.size)
-        found = finer.take(~is_done[finer.rows])
-        found = replace(found, rows=number_of[found.rows])
-        open_rows = open_rows[left]
+        number_of[open_places] = np.arange(open_places.size)
+        coarser = finer.take(~is_done[finer.rows])
+        coarser = replace(coarser, rows=number_of[coarser.rows])
+        open_rows = open_rows[open_places]
     both = _joined(done)
     return both.take(np.lexsort((both.since, both.rows)))
 
 
-def _near(found: _Pieces, finer: _Pieces, bounds: Floats) -> Mask:
+def _near(coarser: _Pieces, finer: _Pieces, bounds: Floats) -> Mask:
     """Return which pieces, and all before them of their row, are within half of the bounds."""
-    is_near = np.ones(len(found.rows), np.bool_)
+    is_near = np.ones(len(coarser.rows), np.bool_)
     for share in (0.25, 0.5, 0.75, 1.0):
-        micros = found.since + np.asarray(share * found.length, np.int64)
-        places, there = finer.places(found.rows, micros)
+        micros = coarser.since + np.asarray(share * coarser.length, np.int64)
+        places, there = finer.places(coarser.rows, micros)
         if not len(finer.rows):
             return ~is_near
-        own = found.at(np.arange(len(micros)), micros)
-        off = np.abs(own - finer.at(places, micros)) / bounds
+        values = coarser.at(np.arange(len(micros)), micros)
+        off = np.abs(values - finer.at(places, micros)) / bounds
         is_near &= there & np.asarray((off <= 0.5).all(axis=1))
     if is_near.all():
         return is_near
-    broken = np.full(int(found.rows.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(broken, found.rows[~is_near], found.since[~is_near])
-    return np.asarray(found.since < broken[found.rows])
+    broken = np.full(int(coarser.rows.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(broken, coarser.rows[~is_near], coarser.since[~is_near])
+    return np.asarray(coarser.since < broken[coarser.rows])
 
 
 def _integrated(system: _System, tolerance: Floats) -> _Pieces:
@@ -392,30 +392,30 @@ def _integrated(system: _System, tolerance: Floats) -> _Pieces:
         worst = error.max(axis=1)
         is_whole = np.isfinite(stages).all(axis=(0, 2)) & np.isfinite(after).all(axis=1)
         taken = is_whole & (worst <= 1.0)
-        own = rows[taken]
+        taken_rows = rows[taken]
         dense = np.tensordot(stages[:, taken], RK45.P, (0, 0))  # of θ, as changes
         powers = step[taken][:, :, None] ** np.arange(dense.shape[2])
-        coefs = np.concatenate([values[own][:, :, None], dense / powers], axis=2)
-        parts.append(_Pieces(own, begun[own], micros[taken], coefs))
-        values[own], changes[own] = after[taken], stages[6][taken]
-        begun[own] += micros[taken]
-        n_pieces[own] += 1
+        coefs = np.concatenate([values[taken_rows][:, :, None], dense / powers], axis=2)
+        parts.append(_Pieces(taken_rows, begun[taken_rows], micros[taken], coefs))
+        values[taken_rows], changes[taken_rows] = after[taken], stages[6][taken]
+        begun[taken_rows] += micros[taken]
+        n_pieces[taken_rows] += 1
         factor = np.clip(0.9 * np.maximum(worst, 1e-10) ** -0.2, 0.1, 10.0)
         factor = np.where(is_whole, factor, 0.1)
         length[rows] = np.maximum(np.asarray(micros * factor, np.int64), 1)
         is_stuck = ~taken & (micros <= 1)
         goes_on = (begun[rows] < system.span[rows]) & (n_pieces[rows] < MOST_PIECES) & ~is_stuck
         rows = rows[goes_on]
-    found = _joined(parts) if parts else _none(n_attributes)
-    return found.take(np.lexsort((found.since, found.rows)))
+    pieces = _joined(parts) if parts else _none(n_attributes)
+    return pieces.take(np.lexsort((pieces.since, pieces.rows)))
 
 
 def _joined(parts: Sequence[_Pieces]) -> _Pieces:
     return _Pieces(
-        np.concatenate([each.rows for each in parts]),
-        np.concatenate([each.since for each in parts]),
-        np.concatenate([each.length for each in parts]),
-        np.concatenate([each.coefs for each in parts]),
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.since for part in parts]),
+        np.concatenate([part.length for part in parts]),
+        np.concatenate([part.coefs for part in parts]),
     )
 
 

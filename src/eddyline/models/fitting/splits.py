@@ -1,4 +1,4 @@
-"""How the error of a result is shared by what the result is computed of (Pulse 2.6.2).
+"""Shares of the error of a result for the parts it is computed from (Pulse 2.6.2).
 
 A split gives each part a share. The shares are above 0, and add up to 1 at most, so that parts
 within their shares make a result within its bound. ``EQUAL`` and ``GRADIENT`` are the two of the
@@ -57,18 +57,18 @@ class Split:
         Raises:
             OptionError: they are not a number above 0 for each, or add up to more than 1.
         """
-        given = [*self.shares([*parts.values()])]
-        is_whole = len(given) == len(parts) and all(
-            isinstance(each, int | float) and 0 < each <= 1 for each in given
+        shares = [*self.shares([*parts.values()])]
+        is_whole = len(shares) == len(parts) and all(
+            isinstance(share, int | float) and 0 < share <= 1 for share in shares
         )
-        if not is_whole or sum(given) > 1 + 1e-9:
-            names = ", ".join(each.name for each in parts.values())
+        if not is_whole or sum(shares) > 1 + 1e-9:
+            names = ", ".join(part.name for part in parts.values())
             msg = (
                 f"split {self.name!r} gives each part a share above 0, together 1 at most; for "
-                f"{names} it gave {given!r:.80}"
+                f"{names} it gave {shares!r:.80}"
             )
             raise OptionError(msg, split=self.name)
-        return dict(zip(parts, map(float, given), strict=True))
+        return dict(zip(parts, map(float, shares), strict=True))
 
     def __str__(self) -> str:
         return self.name
@@ -85,12 +85,12 @@ def by_gradient(parts: Sequence[Part]) -> list[float]:
     Where nothing moves, or one is not known, shares are equal; none is below ``LEAST_SHARE`` of an
     equal one.
     """
-    moves = [each.gain * each.pace for each in parts]
+    moves = [part.gain * part.pace for part in parts]
     total, same = sum(moves), 1 / len(parts)
     is_known = 0 < total < math.inf
-    shares = [max(each / total if is_known else same, LEAST_SHARE * same) for each in moves]
+    shares = [max(move / total if is_known else same, LEAST_SHARE * same) for move in moves]
     whole = sum(shares)
-    return [each / whole for each in shares]
+    return [share / whole for share in shares]
 
 
 EQUAL = Split("equal", equal)
@@ -99,15 +99,15 @@ SPLITS: dict[str, Split] = {"equal": EQUAL, "gradient": GRADIENT}
 """Splits by name."""
 
 
-def read_split(given: Any) -> Split:
+def read_split(split: Any) -> Split:
     """Return a split of its name, of a function, or as it is.
 
     Raises:
         OptionError: it is none of these.
         PluginError: an installed package offers the name but failed to load.
     """
-    if isinstance(given, Split):
-        return given
-    if callable(given):
-        return Split(getattr(given, "__name__", type(given).__name__), given)
-    return read_split(look_up("split", SPLITS, given, group=GROUP))
+    if isinstance(split, Split):
+        return split
+    if callable(split):
+        return Split(getattr(split, "__name__", type(split).__name__), split)
+    return read_split(look_up("split", SPLITS, split, group=GROUP))

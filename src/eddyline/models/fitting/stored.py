@@ -44,17 +44,19 @@ class Stored:
     @property
     def columns(self) -> dict[str, str]:
         """The columns that are read, as SQL, besides keys and time."""
-        own = {"origin": f"coalesce(origin, {LO})", HI: HI, "is_point": "is_point", TOMB: TOMB}
-        for each in self.attributes:
-            own |= {name: f"`{name.replace('`', '``')}`" for name in (COEF + each, ERR + each)}
-        return own
+        columns = {"origin": f"coalesce(origin, {LO})", HI: HI, "is_point": "is_point", TOMB: TOMB}
+        for attribute in self.attributes:
+            columns |= {
+                name: f"`{name.replace('`', '``')}`" for name in (COEF + attribute, ERR + attribute)
+            }
+        return columns
 
     @property
     def wait_us(self) -> int:
         """How long after a row it is certain that no later one is needed for its segment (µs)."""
         return 0
 
-    def near_enough(self, asked: Mapping[str, Bound], read: set[str], known: Ranges) -> Stored:  # noqa: ARG002
+    def near_enough(self, asked: Mapping[str, Bound], read: set[str], ranges: Ranges) -> Stored:  # noqa: ARG002
         """Return it as it is.
 
         Raises:
@@ -68,51 +70,55 @@ class Stored:
             raise OptionError(msg, attribute=name, bound=str(bound))
         return self
 
-    def part(self, rows: pa.Table, until: int, known: pa.Table | None) -> Part:
+    def part(self, rows: pa.Table, until: int, carried_rows: pa.Table | None) -> Part:
         """Return the segments of rows; as of ``Fit``.
 
         Raises:
             ModelError: two of an entity overlap.
         """
         there = rows.filter(pc.invert(rows.column(TOMB)))
-        found = keyed(there, Layout(self.keys, self.attributes))
-        segments = found.segments
+        pieces = keyed(there, Layout(self.keys, self.attributes))
+        segments = pieces.segments
         ids = segments.keys
-        ends = np.full(len(found.entities), np.iinfo(np.int64).min)
-        if known is not None and len(known) and len(there):
-            ids, before = ids_together([there, known], self.keys)
+        ends = np.full(len(pieces.entities), np.iinfo(np.int64).min)
+        if carried_rows is not None and len(carried_rows) and len(there):
+            ids, before = ids_together([there, carried_rows], self.keys)
             ends = np.full(int(max(ids.max(), before.max())) + 1, np.iinfo(np.int64).min)
-            ends[before] = micros_of(known.column(HI))
-        self._check(found, ids, ends)
+            ends[before] = micros_of(carried_rows.column(HI))
+        self._check(pieces, ids, ends)
         np.maximum.at(ends, ids, segments.ends)
         goes_on = np.flatnonzero((segments.ends == ends[ids]) & (segments.ends > until))
         last = there.take(pa.array(goes_on)).select([*self.keys, HI])
         kept = [last]
-        if known is not None and len(known):
-            later = micros_of(known.column(HI)) > until
-            replaced = np.isin(before, ids[goes_on]) if len(there) else np.zeros(len(known), bool)
-            kept.append(known.select([*self.keys, HI]).filter(pa.array(later & ~replaced)))
+        if carried_rows is not None and len(carried_rows):
+            later = micros_of(carried_rows.column(HI)) > until
+            replaced = (
+                np.isin(before, ids[goes_on]) if len(there) else np.zeros(len(carried_rows), bool)
+            )
+            kept.append(carried_rows.select([*self.keys, HI]).filter(pa.array(later & ~replaced)))
         report = FitReport(len(there), len(there), n_without=len(rows) - len(there))
-        return Part(found, rows.slice(0, 0), pa.concat_tables(kept), report)
+        return Part(pieces, rows.slice(0, 0), pa.concat_tables(kept), report)
 
     @staticmethod
-    def _check(given: Keyed, ids: Ints, ends: Ints) -> None:
+    def _check(pieces: Keyed, ids: Ints, ends: Ints) -> None:
         """Raise ModelError if a segment begins before an earlier one of its entity ends."""
-        segments = given.segments
+        segments = pieces.segments
         order = np.lexsort((segments.lo, ids))
-        own, lo = ids[order], segments.lo[order]
-        is_same = np.append(np.False_, own[1:] == own[:-1])[: len(own)]
-        before = np.where(is_same, np.append(0, segments.ends[order][:-1])[: len(own)], ends[own])
+        owners, lo = ids[order], segments.lo[order]
+        is_same = np.append(np.False_, owners[1:] == owners[:-1])[: len(owners)]
+        before = np.where(
+            is_same, np.append(0, segments.ends[order][:-1])[: len(owners)], ends[owners]
+        )
         wrong = np.flatnonzero(before > lo)
         if not wrong.size:
             return
-        at = order[wrong[0]]
-        entity = given.entities.slice(int(segments.keys[at]), 1).to_pylist()[:1]
+        place = order[wrong[0]]
+        entity = pieces.entities.slice(int(segments.keys[place]), 1).to_pylist()[:1]
         keys = {
-            name: each for name, each in (entity or [{}])[0].items() if not name.startswith("__")
+            name: value for name, value in (entity or [{}])[0].items() if not name.startswith("__")
         }
         begin, end = (
-            np.datetime64(int(each), "us") for each in (segments.lo[at], before[wrong[0]])
+            np.datetime64(int(instant), "us") for instant in (segments.lo[place], before[wrong[0]])
         )
         msg = (
             f"segments of a stream overlap: of {keys or 'the one entity'} one begins at {begin}, "

@@ -1,4 +1,4 @@
-"""What steps over segments will give, estimated and measured, and what joins ask before.
+"""Estimates of results of steps over segments, and plans of joins.
 
 Profiles of tasks come in; estimates, and one plan per join, go out. Invariant: a plan changes the
 work and never the answer, and sampling takes a fixed share of the time of tasks.

@@ -1,4 +1,4 @@
-"""What joins of segments ask of each side alone, before they make pairs: the choice.
+"""The choice of sides that joins of segments ask before they make pairs.
 
 One ``ModelProfile`` of each batch comes in; a plan goes out: which sides each join asks,
 and in what order. A condition that reads one side leaves out segments before the join pairs them.
@@ -100,7 +100,7 @@ class AskingChoice(Choice):
         self.joins = joins_of(node)
         """The joins that ask something of a side alone, by their texts."""
         every = [e.step if isinstance(e, graph.Unary) else e for e in graph.parts(node)]
-        self._steps = {str(each): each for each in every if is_watched(each)}
+        self._steps = {str(part): part for part in every if is_watched(part)}
         self.is_adaptive = options.adaptive and bool(self._steps)
         self._states = {text: JoinState() for text in self.joins}
         self._known = ModelProfile()
@@ -132,7 +132,7 @@ class AskingChoice(Choice):
     @property
     def ways(self) -> ModelPlan:
         """The ways in force; joins that are not in it ask by samples."""
-        return {text: each.way for text, each in self._states.items() if each.way is not None}
+        return {text: state.way for text, state in self._states.items() if state.way is not None}
 
     def planned(self, node: graph.Node) -> graph.Node:
         """Return a graph with the plan in force."""
@@ -185,7 +185,7 @@ class AskingChoice(Choice):
             task_ns: the time that tasks took in all (ns).
             batch_id: the micro-batch, for the journal.
         """
-        if not self.is_adaptive or not any(each.n_in for each in fresh.steps.values()):
+        if not self.is_adaptive or not any(step.n_in for step in fresh.steps.values()):
             return []
         entries: list[JournalEntry] = []
         for text, counts in fresh.steps.items():
@@ -199,14 +199,14 @@ class AskingChoice(Choice):
         older = self._known.decayed(FRESH, FRESH_SAMPLE if fresh.coefs or fresh.groups else 1.0)
         if self._n_steps == FIRST + 1:  # much was compiled before, which no later batch does
             older = replace(older, joins={})
-        known = older.merged(replace(fresh, sample_ns=0.0))
+        profile = older.merged(replace(fresh, sample_ns=0.0))
         # Entities of batches are the same ones: those of the newest count.
         steps = {
-            text: structs.replace(each, n_entities=fresh.steps.get(text, each).n_entities)
-            for text, each in known.steps.items()
+            text: structs.replace(step, n_entities=fresh.steps.get(text, step).n_entities)
+            for text, step in profile.steps.items()
         }
-        self._known, self._newest = replace(known, steps=steps), fresh
-        if any(each.n_looked for each in fresh.steps.values()):
+        self._known, self._newest = replace(profile, steps=steps), fresh
+        if any(step.n_looked for step in fresh.steps.values()):
             self._expect()
         if self._n_steps > FIRST:
             for text in self.joins:
@@ -215,10 +215,10 @@ class AskingChoice(Choice):
 
     def _came_true(self, text: str, counts: StepCounts) -> None:
         """Measure how far the estimate of a step was off."""
-        given = self._estimates.get(text)
-        if given is not None and counts.n_in:
-            known = self._accuracy.get(text, Accuracy())
-            self._accuracy[text] = known.after(given.value, counts.n_out / counts.n_in)
+        estimate = self._estimates.get(text)
+        if estimate is not None and counts.n_in:
+            accuracy = self._accuracy.get(text, Accuracy())
+            self._accuracy[text] = accuracy.after(estimate.value, counts.n_out / counts.n_in)
 
     def _join_came_true(
         self, text: str, seen: JoinCounts, counts: StepCounts | None, batch_id: int
@@ -236,8 +236,8 @@ class AskingChoice(Choice):
                 state.prices[name] = side.ns / side.n_asked
             share = self._left.get((text, name))
             if share is not None and side.n_asked:
-                known = state.sides.get(name, Accuracy())
-                state.sides[name] = known.after(share.value, side.n_left / side.n_asked)
+                accuracy = state.sides.get(name, Accuracy())
+                state.sides[name] = accuracy.after(share.value, side.n_left / side.n_asked)
         if state.promised is None or state.since < SETTLED:
             return []
         evidence = {"join": text, "estimated_ns": state.promised, "came_true_ns": state.ns}
@@ -249,65 +249,67 @@ class AskingChoice(Choice):
         """Estimate what steps give in the next batches, until coefficients are sampled again."""
         self._estimates = {}
         sides = [(text, name) for text in self.joins for name in self._names(text)]
-        left = {each: self._left_of(*each) for each in sides}
-        self._left = {each: found for each, found in left.items() if found is not None}
+        shares = {side: self._left_of(*side) for side in sides}
+        self._left = {side: share for side, share in shares.items() if share is not None}
         for text, step in self._steps.items():
             counts = self._known.steps.get(text, StepCounts())
             if isinstance(step, graph.SameEntity | graph.OtherEntities):
-                found = of_join(step, counts, self._known)
+                estimate = of_join(step, counts, self._known)
             else:
-                found = of_step(step, counts, self._known)
-            if found is not None:
-                self._estimates[text] = found
+                estimate = of_step(step, counts, self._known)
+            if estimate is not None:
+                self._estimates[text] = estimate
 
     # -- what joins ask -------------------------------------------------------------------------
 
     def _left_of(self, text: str, name: str) -> Estimate | None:
         """Return what share of a side is left, by histograms; None: nothing is known."""
-        found = Estimate.exactly(1.0)
-        for each in questions(self.joins[text].condition, name):
-            share = share_of(text, each, self._known.coefs)
+        estimate = Estimate.exactly(1.0)
+        for question in questions(self.joins[text].condition, name):
+            share = share_of(text, question, self._known.coefs)
             if share is None:
                 return None
-            found = Estimate(min(found.value, share[0].value), 0.0, min(found.high, share[0].high))
-        return found
+            estimate = Estimate(
+                min(estimate.value, share[0].value), 0.0, min(estimate.high, share[0].high)
+            )
+        return estimate
 
     def _side(self, text: str, name: str, n_in: float, n_entities: float) -> SideCost | None:
         """Return what is known of a side; None if nothing is known of what is left of it."""
         side = self._known.joins[text].sides.get(name, SideCounts())
         newest = self._newest.joins[text].sides.get(name, SideCounts())
-        left: Estimate | None = self._left.get((text, name))
-        if left is not None:
+        share: Estimate | None = self._left.get((text, name))
+        if share is not None:
             accuracy = self._states[text].sides.get(name, Accuracy())
-            left = _at_most_one(accuracy.corrected(left))
+            share = _at_most_one(accuracy.corrected(share))
         if newest.n_asked >= 1.0 and side.n_asked >= 1.0:
-            left = Estimate.exactly(side.n_left / side.n_asked)
+            share = Estimate.exactly(side.n_left / side.n_asked)
         price = self._states[text].prices.get(name)
-        if left is None or price is None or side.n < MIN_SEGMENTS:
+        if share is None or price is None or side.n < MIN_SEGMENTS:
             return None
-        each = max(side.n / max(n_entities, 1.0), 1.0)
-        entities = _at_most_one(left.times(Estimate.exactly(each)))
-        return SideCost(side.n / n_in, price, left, entities)
+        per_entity = max(side.n / max(n_entities, 1.0), 1.0)
+        entities = _at_most_one(share.times(Estimate.exactly(per_entity)))
+        return SideCost(side.n / n_in, price, share, entities)
 
     def _cost(self, text: str) -> JoinCost | None:
         """Return what is known of the cost of a join; None if that is not enough."""
-        known, counts = self._known.joins.get(text), self._newest.steps.get(text)
-        if known is None or counts is None or text not in self._newest.joins or not known.n_in:
+        join, counts = self._known.joins.get(text), self._newest.steps.get(text)
+        if join is None or counts is None or text not in self._newest.joins or not join.n_in:
             return None
         sides = {}
         for name in self._names(text):
-            side = self._side(text, name, known.n_in, counts.n_entities)
+            side = self._side(text, name, join.n_in, counts.n_entities)
             if side is None:
                 return None
             sides[name] = side
-        made = 1.0
-        for each in known.sides.values():
-            asked = min(each.n_asked / each.n, 1.0) if each.n else 0.0
-            left = each.n_left / each.n_asked if each.n_asked else 1.0
-            made *= 1.0 - asked * (1.0 - left)
-        if known.n_pairs < 1.0 or made <= 0.0:
+        pair_share = 1.0
+        for side_counts in join.sides.values():
+            asked = min(side_counts.n_asked / side_counts.n, 1.0) if side_counts.n else 0.0
+            share = side_counts.n_left / side_counts.n_asked if side_counts.n_asked else 1.0
+            pair_share *= 1.0 - asked * (1.0 - share)
+        if join.n_pairs < 1.0 or pair_share <= 0.0:
             return None
-        n_pairs, pair_ns = known.n_pairs / made / known.n_in, known.ns / known.n_pairs
+        n_pairs, pair_ns = join.n_pairs / pair_share / join.n_in, join.ns / join.n_pairs
         is_same = isinstance(self.joins[text], graph.SameEntity)
         return JoinCost(sides, n_pairs, pair_ns, is_same)
 
@@ -334,41 +336,41 @@ class AskingChoice(Choice):
         state.promised = state.accuracy.corrected(state.estimate).value
         evidence = {
             "join": text,
-            "estimated_ns": {told(way): each.value for way, each in costs.items()},
-            "left": {name: each.left.value for name, each in cost.sides.items()},
+            "estimated_ns": {told(way): estimate.value for way, estimate in costs.items()},
+            "left": {name: side.left.value for name, side in cost.sides.items()},
             "took_ns": state.ns,
         }
         return [JournalEntry(batch_id, COMPONENT, "asked", plain(before), plain(now), evidence)]
 
     def best(self) -> ModelPlan:
         """Return the plan that the evidence calls the best."""
-        found = {}
+        plan = {}
         for text in self.joins:
             cost = self._cost(text)
             if cost is not None:
-                found[text] = min(cost.ways(), key=lambda way: cost.cost(way).value)
-        return found
+                plan[text] = min(cost.ways(), key=lambda way: cost.cost(way).value)
+        return plan
 
     # -- what people see ------------------------------------------------------------------------
 
     def steps(self) -> tuple[StepView, ...]:
         """Return what steps gave, and what was estimated, in the order of the graph."""
-        found = []
+        views = []
         for text in self._steps:
             counts = self._newest.steps.get(text)
             if counts is None or not counts.n_in:
                 continue
-            given, accuracy = self._estimates.get(text), self._accuracy.get(text, Accuracy())
-            found.append(
+            estimate, accuracy = self._estimates.get(text), self._accuracy.get(text, Accuracy())
+            views.append(
                 StepView(
                     text,
-                    None if given is None else accuracy.corrected(given),
+                    None if estimate is None else accuracy.corrected(estimate),
                     counts.n_out / counts.n_in,
                     accuracy.factor if accuracy.n else None,
                     exp(accuracy.spread) - 1.0 if accuracy.n > 1 else None,
                 )
             )
-        return tuple(found)
+        return tuple(views)
 
     def views(self) -> tuple[JoinView, ...]:
         """Return the joins that ask something of a side alone."""
@@ -379,8 +381,8 @@ class AskingChoice(Choice):
         sides = []
         for name in self._names(text):
             side = newest.get(name, SideCounts())
-            left = side.n_left / side.n_asked if side.n_asked else None
-            sides.append(SideView(name, self._left.get((text, name)), left))
+            share = side.n_left / side.n_asked if side.n_asked else None
+            sides.append(SideView(name, self._left.get((text, name)), share))
         estimate = state.estimate
         if estimate is not None:
             estimate = state.accuracy.corrected(estimate)
@@ -390,15 +392,17 @@ class AskingChoice(Choice):
 
     def snapshot(self) -> Learned:
         """Return the learned state."""
-        known = self._known
+        profile = self._known
         return Learned(
-            dict(known.steps),
-            dict(known.joins),
-            {name: each.to_state() for name, each in known.coefs.items()},
+            dict(profile.steps),
+            dict(profile.joins),
+            {name: histogram.to_state() for name, histogram in profile.coefs.items()},
             dict(self._accuracy),
             {
-                text: SavedJoin(plain(each.way), each.accuracy, dict(each.sides), dict(each.prices))
-                for text, each in self._states.items()
+                text: SavedJoin(
+                    plain(state.way), state.accuracy, dict(state.sides), dict(state.prices)
+                )
+                for text, state in self._states.items()
             },
         )
 
@@ -415,20 +419,20 @@ class AskingChoice(Choice):
         self._accuracy = {
             text: accuracy for text, accuracy in saved.steps.items() if text in self._steps
         }
-        for text, each in saved.joins.items():
+        for text, join in saved.joins.items():
             if text in self.joins:
                 self._states[text] = JoinState(
-                    each.way_of(self.joins[text]),
-                    accuracy=each.accuracy,
-                    sides=dict(each.sides),
-                    prices=dict(each.prices),
+                    join.way_of(self.joins[text]),
+                    accuracy=join.accuracy,
+                    sides=dict(join.sides),
+                    prices=dict(join.prices),
                 )
         self._n_steps = FIRST + 1  # what is restored was not learned from one batch alone
         self._expect()
 
 
-def _at_most_one(given: Estimate) -> Estimate:
-    return Estimate(*(min(each, 1.0) for each in (given.value, given.low, given.high)))
+def _at_most_one(estimate: Estimate) -> Estimate:
+    return Estimate(*(min(value, 1.0) for value in (estimate.value, estimate.low, estimate.high)))
 
 
 @dataclass
@@ -524,7 +528,7 @@ class Learned(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def profile(self) -> ModelProfile:
         """Return what was known."""
-        coefs = {name: CoefHistogram.from_state(each) for name, each in self.coefs.items()}
+        coefs = {name: CoefHistogram.from_state(saved) for name, saved in self.coefs.items()}
         return ModelProfile(self.counts, self.pairs, coefs)
 
 
@@ -535,9 +539,9 @@ def read(state: Any) -> Learned:
         StateError: it is damaged.
     """
     try:
-        found = msgspec.convert(state, Learned, from_attributes=True)
+        learned = msgspec.convert(state, Learned, from_attributes=True)
     except (ValueError, TypeError) as error:
         msg = f"the saved estimates of models are damaged: {error}; start from an empty checkpoint"
         raise StateError(msg) from error
-    found.profile()
-    return found
+    learned.profile()
+    return learned

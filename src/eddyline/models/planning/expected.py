@@ -1,4 +1,4 @@
-"""What steps over segments will give, estimated from what tasks have seen.
+"""Estimates of results and costs of steps, from profiles of tasks.
 
 ``ModelProfile`` is what tasks saw while a graph ran: small, mergeable, keyed by texts.
 
@@ -141,13 +141,13 @@ class JoinCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def times(self, share: float) -> JoinCounts:
         """Return the same, of which each segment counts so much."""
-        sides = {name: each.times(share) for name, each in self.sides.items()}
+        sides = {name: side.times(share) for name, side in self.sides.items()}
         return JoinCounts(sides, share * self.n_pairs, share * self.ns, share * self.n_in)
 
     @property
     def took(self) -> float:
         """The time of all (ns)."""
-        return self.ns + sum(each.ns for each in self.sides.values())
+        return self.ns + sum(side.ns for side in self.sides.values())
 
 
 @dataclass(frozen=True)
@@ -183,14 +183,18 @@ class ModelProfile:
             sampled: likewise of histograms; 1 where none are newer.
         """
         groups = {
-            step: {each: left for each, of in every.items() if len(left := of.decayed(sampled))}
+            step: {
+                entity: kept
+                for entity, histogram in every.items()
+                if len(kept := histogram.decayed(sampled))
+            }
             for step, every in self.groups.items()
         }
         return replace(
             self,
-            steps={name: each.times(share) for name, each in self.steps.items()},
-            joins={name: each.times(share) for name, each in self.joins.items()},
-            coefs={name: each.decayed(sampled) for name, each in self.coefs.items()},
+            steps={name: counts.times(share) for name, counts in self.steps.items()},
+            joins={name: counts.times(share) for name, counts in self.joins.items()},
+            coefs={name: histogram.decayed(sampled) for name, histogram in self.coefs.items()},
             groups=groups,
         )
 
@@ -203,7 +207,7 @@ def _few(
     one: Mapping[int, CoefHistogram], other: Mapping[int, CoefHistogram]
 ) -> dict[int, CoefHistogram]:
     every = both(one, other, _merged)
-    return {each: every[each] for each in sorted(every)[:MAX_GROUPS]}
+    return {entity: every[entity] for entity in sorted(every)[:MAX_GROUPS]}
 
 
 # -- what may be asked, and what it costs ---------------------------------------------------------
@@ -246,15 +250,15 @@ class JoinCost:
 
     def ways(self) -> list[Way]:
         """Return what may be asked: nothing, one side, or both, the cheaper order of these."""
-        found: list[Way] = [(), *((each,) for each in self.sides)]
+        ways: list[Way] = [(), *((side,) for side in self.sides)]
         if len(self.sides) == 2:
             (one, first), (two, second) = self.sides.items()
             costs = (first.n * first.ns, first.entities.value)
             later = self.is_same and comes_later(
                 *costs, second.n * second.ns, second.entities.value
             )
-            found.append((two, one) if later else (one, two))
-        return found
+            ways.append((two, one) if later else (one, two))
+        return ways
 
     def cost(self, way: Way) -> Estimate:
         """Return what a way costs for each segment that comes in on either side (ns)."""
@@ -271,13 +275,13 @@ class JoinCost:
 
 def joins_of(node: graph.Node) -> dict[str, SameEntity | OtherEntities]:
     """Return the joins of a graph that ask something of a side alone, by their texts."""
-    every = [each for each in parts(node) if isinstance(each, SameEntity | OtherEntities)]
-    return {str(each): each for each in every if asked_sides(each)}
+    every = [part for part in parts(node) if isinstance(part, SameEntity | OtherEntities)]
+    return {str(join): join for join in every if asked_sides(join)}
 
 
 def asked_sides(join: SameEntity | OtherEntities) -> tuple[str, ...]:
     """Return the sides of which something is asked alone."""
-    return tuple(each for each in join.names if questions(join.condition, each))
+    return tuple(name for name in join.names if questions(join.condition, name))
 
 
 def plain(way: Way | None) -> Any:
@@ -292,19 +296,19 @@ def told(way: Way | None) -> str:
     return f"asks {' then '.join(way)}" if way else "asks none"
 
 
-def way_of(given: Any, join: SameEntity | OtherEntities) -> Way | None:
+def way_of(value: Any, join: SameEntity | OtherEntities) -> Way | None:
     """Return the way of a plain value.
 
     Raises:
         ValueError: it is none of this join.
     """
-    if given == BY_SAMPLE:
+    if value == BY_SAMPLE:
         return None
-    if not isinstance(given, list | tuple) or not all(isinstance(each, str) for each in given):
-        raise ValueError(given)
-    if len({*given}) < len(given) or not {*given} <= {*asked_sides(join)}:
-        raise ValueError(given)
-    return tuple(given)
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise ValueError(value)
+    if len({*value}) < len(value) or not {*value} <= {*asked_sides(join)}:
+        raise ValueError(value)
+    return tuple(value)
 
 
 # -- what steps give ------------------------------------------------------------------------------
@@ -352,20 +356,20 @@ def slots_of(what: object) -> list[SlotOf]:
         return [] if what.keys else _of_condition(str(what), what.condition, 0, "")
     if not isinstance(what, SameEntity | OtherEntities) or what.condition is None:
         return []
-    found = []
+    slots = []
     for side, name in enumerate(what.names):
-        for each in questions(what.condition, name):
-            found += _of_condition(str(what), each, side, f"{name}.")
+        for question in questions(what.condition, name):
+            slots += _of_condition(str(what), question, side, f"{name}.")
     for apart in _of_both(what):
-        found += [] if apart is None else [apart.left, apart.right]
-    return found[: 2 * MOST_LEAVES]
+        slots += [] if apart is None else [apart.left, apart.right]
+    return slots[: 2 * MOST_LEAVES]
 
 
 def _of_condition(text: str, condition: Condition, side: int, prefix: str) -> list[SlotOf]:
-    found = {each.expression: None for each in comparisons(condition)}
-    if len(found) > MOST_LEAVES:
+    expressions = {comparison.expression: None for comparison in comparisons(condition)}
+    if len(expressions) > MOST_LEAVES:
         return []
-    return [SlotOf(slot(text, each), side, prefix, each) for each in found]
+    return [SlotOf(slot(text, expression), side, prefix, expression) for expression in expressions]
 
 
 def slot(step: str, expression: Expression) -> str:
@@ -386,8 +390,8 @@ def combined(condition: Condition, leaf: Leaf) -> tuple[Estimate, Times] | None:
     if isinstance(condition, Comparison):
         return leaf(condition)
     parts = []
-    for each in condition.parts:
-        part = combined(each, leaf)
+    for branch in condition.parts:
+        part = combined(branch, leaf)
         if part is None:
             return None
         parts.append(part)
@@ -402,11 +406,11 @@ def share_of(step: str, condition: Condition, coefs: Coefs) -> tuple[Estimate, T
     None if one of its comparisons is ``=`` or ``<>``, or nothing is known of it.
     """
 
-    def leaf(each: Comparison) -> tuple[Estimate, Times] | None:
-        known = coefs.get(slot(step, each.expression))
-        if known is None or known.total <= 0.0 or each.op in {"=", "<>"}:
+    def leaf(comparison: Comparison) -> tuple[Estimate, Times] | None:
+        histogram = coefs.get(slot(step, comparison.expression))
+        if histogram is None or histogram.total <= 0.0 or comparison.op in {"=", "<>"}:
             return None
-        return filters.comparison(known, each.op, 0.0)
+        return filters.comparison(histogram, comparison.op, 0.0)
 
     return combined(condition, leaf)
 
@@ -419,35 +423,35 @@ def _of_both(what: SameEntity | OtherEntities) -> Iterator[Apart | None]:
     condition = what.condition
     parts = condition.parts if isinstance(condition, And) else (condition,)
     one, two = (f"{name}." for name in what.names)
-    for each in parts:
-        if each is None or any(each in questions(condition, name) for name in what.names):
+    for part in parts:
+        if part is None or any(part in questions(condition, name) for name in what.names):
             continue
-        sides = _sides(each.expression, one) if isinstance(each, Comparison) else None
-        if sides is None or not isinstance(each, Comparison) or each.op in {"=", "<>"}:
+        sides = _sides(part.expression, one) if isinstance(part, Comparison) else None
+        if sides is None or not isinstance(part, Comparison) or part.op in {"=", "<>"}:
             yield None
             continue
-        left, right = sides[0], negative(sides[1])
+        left_part, right = sides[0], negative(sides[1])
         text = str(what)
         yield Apart(
-            SlotOf(slot(text, each.expression) + " (left)", 0, one, left),
-            SlotOf(slot(text, each.expression) + " (right)", 1, two, right),
-            each.op in {"<", "<="},
+            SlotOf(slot(text, part.expression) + " (left)", 0, one, left_part),
+            SlotOf(slot(text, part.expression) + " (right)", 1, two, right),
+            part.op in {"<", "<="},
         )
 
 
-def _sides(expression: Expression, left: str) -> tuple[Expression, Expression] | None:
+def _sides(expression: Expression, prefix: str) -> tuple[Expression, Expression] | None:
     """Return what of a sum is of the left side and what of the right one; None if it is no sum."""
-    is_left = [each.startswith(left) for each in names_in(expression)]
+    is_left = [name.startswith(prefix) for name in names_in(expression)]
     if all(is_left):
         return expression, Number(0.0)
     if not any(is_left):
         return Number(0.0), expression
     if isinstance(expression, Sum):
-        one, other = _sides(expression.left, left), _sides(expression.right, left)
+        one, other = _sides(expression.left, prefix), _sides(expression.right, prefix)
         if one is not None and other is not None:
             return Sum(one[0], other[0]), Sum(one[1], other[1])
     if isinstance(expression, Product) and isinstance(expression.left, Number):
-        parts = _sides(expression.right, left)
+        parts = _sides(expression.right, prefix)
         if parts is not None:
             return Product(expression.left, parts[0]), Product(expression.left, parts[1])
     return None
@@ -460,16 +464,16 @@ def of_join(
     if counts.n_in <= 0.0:
         return None
     text = str(what)
-    found = Estimate.exactly(_pairs(what, counts) / counts.n_in)
+    estimate = Estimate.exactly(_pairs(what, counts) / counts.n_in)
     if what.condition is None:
-        return found
+        return estimate
     for name in what.names:
-        for each in questions(what.condition, name):
-            share = share_of(text, each, profile.coefs)
-            found = found.times(UNKNOWN if share is None else share[0])
+        for question in questions(what.condition, name):
+            share = share_of(text, question, profile.coefs)
+            estimate = estimate.times(UNKNOWN if share is None else share[0])
     for apart in _of_both(what):
-        found = found.times(_share_of_pairs(apart, counts, profile.coefs))
-    return Estimate(found.value, 0.0, found.high)
+        estimate = estimate.times(_share_of_pairs(apart, counts, profile.coefs))
+    return Estimate(estimate.value, 0.0, estimate.high)
 
 
 UNKNOWN = Estimate(1.0, 0.0, 1.0)
@@ -480,18 +484,18 @@ def _pairs(what: SameEntity | OtherEntities, counts: StepCounts) -> float:
     """Return how many pairs of segments overlap, of all entities that a join pairs."""
     n_keys, is_aligned = max(counts.n_entities, 1.0), counts.is_aligned
     sizes = counts.n_left / n_keys, (counts.n_in - counts.n_left) / n_keys
-    each = results.overlaps(*sizes, is_aligned=is_aligned)
+    per_entity = results.overlaps(*sizes, is_aligned=is_aligned)
     if isinstance(what, SameEntity):
-        return n_keys * each
+        return n_keys * per_entity
     n_pairs = n_keys * (n_keys - 1.0)
-    return each * (n_pairs / 2 if what.step.is_self else n_pairs)
+    return per_entity * (n_pairs / 2 if what.step.is_self else n_pairs)
 
 
 def _share_of_pairs(both: Apart | None, counts: StepCounts, coefs: Coefs) -> Estimate:
     """Return on what share of overlapping pairs a comparison of both sides holds."""
     if both is None:
         return UNKNOWN
-    one, other = (coefs.get(each.name) for each in (both.left, both.right))
+    one, other = (coefs.get(side.name) for side in (both.left, both.right))
     if one is None or other is None or min(one.total, other.total) <= 0.0:
         return UNKNOWN
     pair = (one, other) if both.is_below else (other, one)
@@ -527,10 +531,10 @@ def _of_window(what: object, counts: StepCounts) -> Estimate | None:
 
 
 def _of_where(what: Where, coefs: Coefs) -> Estimate | None:
-    found = share_of(str(what), what.condition, coefs)
-    if found is None:
+    result = share_of(str(what), what.condition, coefs)
+    if result is None:
         return None
-    share, times = found
+    share, times = result
     return Estimate(share.value * times.pieces, share.low, share.high * max(times.pieces, 1.0))
 
 
@@ -545,8 +549,8 @@ def _over_entities(
     few = [*profile.groups.get(str(what), {}).values()]
     if not few:
         return None
-    sign = few if what.is_largest else [each.negative for each in few]
-    shares = [results.share_of_maximum(sign, at, n_entities) for at in range(len(few))]
-    totals = [each.total for each in few]
+    sign = few if what.is_largest else [histogram.negative for histogram in few]
+    shares = [results.share_of_maximum(sign, place, n_entities) for place in range(len(few))]
+    totals = [histogram.total for histogram in few]
     weighted = sum(share * total for share, total in zip(shares, totals, strict=True))
     return Estimate(weighted / max(sum(totals), 1e-9), 0.0, 1.0)

@@ -1,4 +1,4 @@
-"""What tasks did with models in a batch: time by step, errors of results, and the profile.
+"""Measurements of a task over models: times, errors of results, and profile.
 
 ``Work`` is small and mergeable, for people. ``Watching`` looks on while a task runs a graph, and
 takes the profile: what came into steps and out of them. Counting costs next to nothing. If a sample
@@ -91,24 +91,24 @@ def made_by(maker: Fit | Declared | Stored) -> str:
     return f"make segments of {', '.join(maker.columns)}"
 
 
-def errors_of(at: int, segments: Segments) -> dict[str, float]:
+def errors_of(place: int, segments: Segments) -> dict[str, float]:
     """Return the largest error of each attribute of the segments of an input."""
     largest = {
-        f"{at} {name}": float(np.fmax.reduce(each, initial=0.0))
-        for name, each in segments.errors.items()
-        if len(each)
+        f"{place} {name}": float(np.fmax.reduce(errors, initial=0.0))
+        for name, errors in segments.errors.items()
+        if len(errors)
     }
     return _finite(largest)
 
 
 def bounds_of_results(node: graph.Node) -> dict[str, Bound]:
     """Return the bounds that were asked of results, the least of each; a share if that is all."""
-    found: dict[str, Bound] = {}
+    bounds: dict[str, Bound] = {}
     while isinstance(node, graph.Unary) and isinstance(node.step, SAME):
         for name, bound in node.step.bounds.items() if isinstance(node.step, Within) else ():
-            found[name] = min(bound, found.get(name, bound), key=_rank)
+            bounds[name] = min(bound, bounds.get(name, bound), key=_rank)
         node = node.of
-    return found
+    return bounds
 
 
 def _rank(bound: Bound) -> tuple[bool, float]:
@@ -122,8 +122,8 @@ def work_of_results(table: pa.Table, bounds: Mapping[str, Bound]) -> Work:
         table: of results.
         bounds: that were asked of them; shares of values are not looked at.
     """
-    names = [each for each in table.column_names if each.startswith(ERR)]
-    largest = {each.removeprefix(ERR): pc.max(table.column(each)).as_py() for each in names}
+    names = [column for column in table.column_names if column.startswith(ERR)]
+    largest = {column.removeprefix(ERR): pc.max(table.column(column)).as_py() for column in names}
     beyond = np.zeros(len(table), np.bool_)
     for name, bound in bounds.items():
         if ERR + name in names and not bound.is_relative:
@@ -131,9 +131,11 @@ def work_of_results(table: pa.Table, bounds: Mapping[str, Bound]) -> Work:
     return Work(off=_finite(largest), n_beyond=int(beyond.sum()))
 
 
-def _finite(given: Mapping[str, float | None]) -> dict[str, float]:
+def _finite(numbers: Mapping[str, float | None]) -> dict[str, float]:
     """Return what is a number: what is saved as text has no others."""
-    return {name: each for name, each in given.items() if each is not None and each < np.inf}
+    return {
+        name: number for name, number in numbers.items() if number is not None and number < np.inf
+    }
 
 
 def _largest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
@@ -196,78 +198,78 @@ class Watching(graph.Watch):
         """Return what takes note of the work of a join."""
         return self._tallies.setdefault(str(node), _JoinTally(self._clock))
 
-    def saw(self, what: object, given: Sequence[Keyed], found: Keyed | Rows) -> None:
+    def saw(self, what: object, inputs: Sequence[Keyed], output: Keyed | Rows) -> None:
         """Take note of what came out of a step, or of a join."""
         if not is_watched(what):
             return
-        text, every = str(what), [each.segments for each in given]
-        n_out = len(found.segments) if isinstance(found, Keyed) else len(found.samples.keys)
+        text, every = str(what), [part.segments for part in inputs]
+        n_out = len(output.segments) if isinstance(output, Keyed) else len(output.samples.keys)
         n_in = sum(map(len, every))
-        n_entities = max(len(each.entities) for each in given)
+        n_entities = max(len(part.entities) for part in inputs)
         counts = StepCounts(float(n_in), float(n_out), float(n_entities), float(len(every[0])))
-        own = ModelProfile(steps={text: counts})
+        profile = ModelProfile(steps={text: counts})
         if self._samples and n_in:
-            own = self._looked_at(what, text, given, counts)
-        self.profile = self.profile.merged(own)
+            profile = self._looked_at(what, text, inputs, counts)
+        self.profile = self.profile.merged(profile)
 
     def _looked_at(
-        self, what: object, text: str, given: Sequence[Keyed], counts: StepCounts
+        self, what: object, text: str, inputs: Sequence[Keyed], counts: StepCounts
     ) -> ModelProfile:
         """Return what a closer look at what came into a step says, and what that took."""
         began = self._clock()
-        every = [each.segments for each in given]
+        every = [part.segments for part in inputs]
         counts = structs.replace(
             counts,
             n_looked=counts.n_in,
             n_aligned=counts.n_in * _are_aligned(every),
-            seconds=sum(float(in_seconds(each.hi - each.lo).sum()) for each in every),
+            seconds=sum(float(in_seconds(segments.hi - segments.lo).sum()) for segments in every),
         )
         coefs = dict(self._sampled(what, every))
-        groups = {text: _of_entities(given[0])} if isinstance(what, Envelope) else {}
+        groups = {text: _of_entities(inputs[0])} if isinstance(what, Envelope) else {}
         return ModelProfile({text: counts}, {}, coefs, groups, float(self._clock() - began))
 
     def taken(self) -> ModelProfile:
         """Return the profile of all that was seen."""
         steps = self.profile.steps
         joins = {
-            text: each.counts(self.ns[text], steps[text].n_in)
-            for text, each in self._tallies.items()
+            text: tally.counts(self.ns[text], steps[text].n_in)
+            for text, tally in self._tallies.items()
             if text in steps
         }
         return self.profile.merged(ModelProfile(joins=joins))
 
-    def _sampled(self, what: object, given: Sequence[Segments]) -> list[tuple[str, CoefHistogram]]:
-        found = []
+    def _sampled(self, what: object, inputs: Sequence[Segments]) -> list[tuple[str, CoefHistogram]]:
+        histograms = []
         for slot in slots_of(what):
-            segments = given[slot.side]
+            segments = inputs[slot.side]
             if len(segments) and self._done[slot.name] < SAMPLE:
                 step = max(SHARE if len(segments) > SHARE else 1, -(-len(segments) // SAMPLE))
                 rows = np.arange(0, len(segments), step)
                 self._done[slot.name] += len(rows)
-                made = histogram_of(segments.take(rows), slot)
-                found.append((slot.name, made.weighted(len(segments) / len(rows))))
-        return found
+                histogram = histogram_of(segments.take(rows), slot)
+                histograms.append((slot.name, histogram.weighted(len(segments) / len(rows))))
+        return histograms
 
 
 def histogram_of(segments: Segments, slot: SlotOf) -> CoefHistogram:
     """Return how the coefficients of an expression are spread over segments."""
     since, prefix = segments.seconds(segments.lo), slot.prefix
     wanted = names_in(slot.expression)
-    given = {
-        prefix + name: Terms.since(each, since)
-        for name, each in segments.coefs.items()
+    terms = {
+        prefix + name: Terms.since(matrix, since)
+        for name, matrix in segments.coefs.items()
         if prefix + name in wanted
     }
-    coefs = terms_of(slot.expression, given).coefs
+    coefs = terms_of(slot.expression, terms).coefs
     coefs = np.broadcast_to(coefs, (len(segments), coefs.shape[1]))
     alive = ~segments.is_tombstone
     length = in_seconds(segments.hi - segments.lo)
     return CoefHistogram.of(coefs[alive], length[alive], MAX_CELLS)
 
 
-def _are_aligned(given: Sequence[Segments]) -> bool:
+def _are_aligned(inputs: Sequence[Segments]) -> bool:
     """Return whether segments of entities, or of both sides, begin together, by the first ones."""
-    first = [_first(each.lo) for each in given]
+    first = [_first(segments.lo) for segments in inputs]
     if len(first) > 1:
         return bool(np.isin(first[0], first[1]).mean() > 0.5) if len(first[0]) else False
     return len(distinct(first[0])) <= len(first[0]) / 2
@@ -277,19 +279,19 @@ def _first(lo: Ints) -> Ints:
     return np.partition(lo, FIRST)[:FIRST] if len(lo) > FIRST else lo
 
 
-def _of_entities(given: Keyed) -> dict[int, CoefHistogram]:
+def _of_entities(pieces: Keyed) -> dict[int, CoefHistogram]:
     """Return how the values of a few entities are spread, those of the least codes."""
-    if CODE not in given.entities.column_names:
+    if CODE not in pieces.entities.column_names:
         return {}
-    codes = given.entities.column(CODE).to_numpy()
-    (name,) = given.segments.coefs
+    codes = pieces.entities.column(CODE).to_numpy()
+    (name,) = pieces.segments.coefs
     slot = SlotOf("", 0, "", Attribute(name))
-    found = {}
+    histograms = {}
     for entity in np.argsort(codes, kind="stable")[:MAX_GROUPS].tolist():
-        rows = np.flatnonzero(given.segments.keys == entity)[:SAMPLE]
+        rows = np.flatnonzero(pieces.segments.keys == entity)[:SAMPLE]
         if len(rows):
-            found[int(codes[entity])] = histogram_of(given.segments.take(rows), slot)
-    return found
+            histograms[int(codes[entity])] = histogram_of(pieces.segments.take(rows), slot)
+    return histograms
 
 
 class _JoinTally(Tally):
@@ -318,7 +320,7 @@ class _JoinTally(Tally):
 
     def counts(self, ns: float, n_in: float) -> JoinCounts:
         """Return what was done with segments that came in, in all that time (ns)."""
-        asking = sum(each.ns for each in self._sides.values())
+        asking = sum(side.ns for side in self._sides.values())
         return JoinCounts(
             dict(self._sides), float(self._n_pairs), max(float(ns) - asking, 0.0), n_in
         )

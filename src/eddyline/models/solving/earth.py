@@ -82,8 +82,8 @@ def is_position(name: str) -> bool:
 
 def position_of(name: str, attributes: Collection[str]) -> tuple[str, str, str] | None:
     """Return the attributes of a position by its name, in any case; None if there is none."""
-    known = {each.lower(): each for each in attributes}
-    names = [known.get(each.lower()) for each in coordinates(name)]
+    spellings = {attribute.lower(): attribute for attribute in attributes}
+    names = [spellings.get(axis.lower()) for axis in coordinates(name)]
     if not is_position(name) or None in names:
         return None
     return names[0], names[1], names[2]  # type: ignore[return-value]  # none of them is None
@@ -91,8 +91,12 @@ def position_of(name: str, attributes: Collection[str]) -> tuple[str, str, str] 
 
 def positions_in(attributes: Collection[str]) -> list[str]:
     """Return the names of the positions that attributes make."""
-    names = [each.removesuffix(_POINT[0]) for each in attributes if each.endswith(_POINT[0])]
-    return [each for each in names if position_of(each, attributes) is not None]
+    names = [
+        attribute.removesuffix(_POINT[0])
+        for attribute in attributes
+        if attribute.endswith(_POINT[0])
+    ]
+    return [name for name in names if position_of(name, attributes) is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,53 +116,53 @@ def outputs(attributes: Sequence[str]) -> dict[str, tuple[Output, ...]]:
     Raises:
         OptionError: two columns of results would have one name.
     """
-    found: dict[str, tuple[Output, ...]] = {}
+    columns: dict[str, tuple[Output, ...]] = {}
     for name in attributes:
         point, vector = name.removesuffix(_POINT[0]), name.removesuffix(_VECTOR[0])
         if name.endswith(_POINT[0]) and position_of(point, attributes):
-            found |= _group(coordinates(point), _of_point(point))
+            columns |= _group(coordinates(point), _of_point(point))
         elif name.endswith(_VECTOR[0]) and {*components(vector)} <= {*attributes}:
-            found |= _group(components(vector), (_of_vector(vector),))
-    if found:
-        _check_names(attributes, found)
-    return found
+            columns |= _group(components(vector), (_of_vector(vector),))
+    if columns:
+        _check_names(attributes, columns)
+    return columns
 
 
-def _group(names: tuple[str, ...], own: tuple[Output, ...]) -> dict[str, tuple[Output, ...]]:
-    return {name: () if at else own for at, name in enumerate(names)}
+def _group(names: tuple[str, ...], columns: tuple[Output, ...]) -> dict[str, tuple[Output, ...]]:
+    return {name: () if number else columns for number, name in enumerate(names)}
 
 
-def _check_names(attributes: Sequence[str], found: Mapping[str, Sequence[Output]]) -> None:
-    names = [each for each in attributes if each not in found]
-    names += [each.name for group in found.values() for each in group]
+def _check_names(attributes: Sequence[str], columns: Mapping[str, Sequence[Output]]) -> None:
+    names = [attribute for attribute in attributes if attribute not in columns]
+    names += [column.name for group in columns.values() for column in group]
     seen: set[str] = set()
-    for each in names:
-        if each.lower() in seen:
+    for name in names:
+        if name.lower() in seen:
             msg = (
-                f"results would have two columns {each!r}, one of a position or a speed; give the "
+                f"results would have two columns {name!r}, one of a position or a speed; give the "
                 "other attribute another name"
             )
-            raise OptionError(msg, name=each)
-        seen.add(each.lower())
+            raise OptionError(msg, name=name)
+        seen.add(name.lower())
 
 
-def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, Bound]:
+def of_track(bounds: Mapping[str, Bound], attributes: Collection[str]) -> dict[str, Bound]:
     """Return bounds in which the axes share the bound of their position or length.
 
     Args:
         bounds: by name; for a position in metres, in any direction.
-        known: the attributes.
+        attributes: the attributes.
 
     Raises:
         OptionError: the bound of a position or a length is relative.
     """
-    names = {each.lower(): each for each in known}
-    found: dict[str, Bound] = {}
+    names = {attribute.lower(): attribute for attribute in attributes}
+    axis_bounds: dict[str, Bound] = {}
     for name, bound in bounds.items():
-        vector = [names[each] for each in components(name.lower()) if each in names]
-        axes = position_of(name, known) or (vector if len(vector) == len(_VECTOR) else ())
+        vector = [names[part] for part in components(name.lower()) if part in names]
+        axes = position_of(name, attributes) or (vector if len(vector) == len(_VECTOR) else ())
         if not axes or name.lower() in names:
-            found[name] = bound
+            axis_bounds[name] = bound
             continue
         if bound.is_relative:
             msg = (
@@ -166,8 +170,8 @@ def of_track(bounds: Mapping[str, Bound], known: Collection[str]) -> dict[str, B
                 f"{bound} of {name!r}"
             )
             raise OptionError(msg, attribute=name)
-        found |= dict.fromkeys(axes, Bound(bound.value / math.sqrt(len(axes))))
-    return found
+        axis_bounds |= dict.fromkeys(axes, Bound(bound.value / math.sqrt(len(axes))))
+    return axis_bounds
 
 
 # -- degrees and metres ---------------------------------------------------------------------------
@@ -195,7 +199,7 @@ def columns_of(lat: str, lon: str) -> dict[str, str]:
     They are NaN if the values are other numbers that are no degrees. Neither is a position, and
     reports count the second kind.
     """
-    north, east = (f"CAST({quoted(each)} AS DOUBLE)" for each in (lat, lon))
+    north, east = (f"CAST({quoted(column)} AS DOUBLE)" for column in (lat, lon))
     north_sin, north_cos = _sin_cos_of(north)
     # Longitudes up to 360 are the same meridians, without the rounding of a larger angle.
     east_sin, east_cos = _sin_cos_of(f"IF({east} > 180, {east} - 360, {east})")
@@ -207,8 +211,8 @@ def columns_of(lat: str, lon: str) -> dict[str, str]:
     )
     is_there = f"{north} BETWEEN -90 AND 90 AND {east} BETWEEN -180 AND 360"
     none = " OR ".join(
-        f"{each} IS NULL OR isnan({each}) OR abs({each}) = DOUBLE('Infinity') OR {each} = {missing}"
-        for each, missing in ((north, 91), (east, 181))
+        f"{axis} IS NULL OR isnan({axis}) OR abs({axis}) = DOUBLE('Infinity') OR {axis} = {missing}"
+        for axis, missing in ((north, 91), (east, 181))
     )
     return {
         name: f"CASE WHEN {none} THEN NULL WHEN {is_there} THEN {value} ELSE DOUBLE('NaN') END"
@@ -230,7 +234,7 @@ def _of_point(name: str) -> tuple[Output, ...]:
     up = f"{z} + {_E2 / (1 - _E2) * _POLE_M!r}D * pow(sin({angle}), 3)"
     out = f"{around} - {_E2 * EQUATOR_M!r}D * pow(cos({angle}), 3)"
     prefix = name[: len(name) - len(TRACK)]
-    error = _length([quoted(ERR + each) for each in coordinates(name)])
+    error = _length([quoted(ERR + axis) for axis in coordinates(name)])
     # The meridian is curved most at the equator, so a metre is most degrees of latitude there.
     of_lat = f"least({error} / {math.radians(1) * EQUATOR_M * (1 - _E2)!r}D, 180D)"
     of_lon = f"IF({error} >= {around}, 180D, degrees(asin({error} / {around})))"
@@ -242,12 +246,12 @@ def _of_point(name: str) -> tuple[Output, ...]:
 
 def _of_vector(name: str) -> Output:
     names = components(name)
-    error = _length([quoted(ERR + each) for each in names])
+    error = _length([quoted(ERR + part) for part in names])
     return Output(name, _length([*map(quoted, names)]), error)
 
 
 def _length(texts: Sequence[str]) -> str:
-    return f"sqrt({' + '.join(f'{each} * {each}' for each in texts)})"
+    return f"sqrt({' + '.join(f'{text} * {text}' for text in texts)})"
 
 
 # -- expressions and conditions -------------------------------------------------------------------
@@ -270,14 +274,14 @@ def apart(one: Vector, other: Vector) -> Root:
     return length([difference(*both) for both in zip(one, other, strict=True)])
 
 
-def pace(of: Vector) -> Root:
+def pace(position: Vector) -> Root:
     """Return the speed of a position (m/s)."""
-    return length([Slope(each) for each in of])
+    return length([Slope(axis) for axis in position])
 
 
 def length(parts: Sequence[Expression]) -> Root:
     """Return the length of a vector."""
-    squares: list[Expression] = [Power(each, 2) for each in parts]
+    squares: list[Expression] = [Power(part, 2) for part in parts]
     return Root(reduce(Sum, squares))
 
 
@@ -287,9 +291,9 @@ def lengths_compared(one: Expression, op: str, other: Expression) -> Condition |
     A square that rounding takes below 0 is still less than any length.
     """
     squares: list[Expression] = []
-    for each in (one, other):
-        match each:
-            case Root(part) if vector_in(each) is not None:
+    for side in (one, other):
+        match side:
+            case Root(part) if vector_in(side) is not None:
                 squares.append(part)
             case Number(value):
                 squares.append(Number(value * abs(value)))
@@ -305,7 +309,7 @@ def vector_in(expression: Expression) -> Vector | None:
     return None
 
 
-def towards(of: Vector, lat: float, lon: float, name: str) -> Expression:
+def towards(position: Vector, lat: float, lon: float, name: str) -> Expression:
     """Return how far east or north of a place a position is, on the plane that touches it (m)."""
     north, east = math.radians(lat), math.radians(lon)
     axis = {
@@ -316,7 +320,7 @@ def towards(of: Vector, lat: float, lon: float, name: str) -> Expression:
             math.cos(north),
         ),
     }[name]
-    away = [difference(*both) for both in zip(of, place(lat, lon), strict=True)]
+    away = [difference(*both) for both in zip(position, place(lat, lon), strict=True)]
     return _weighted(away, axis)
 
 
@@ -345,7 +349,7 @@ def check_degrees(name: str, value: float) -> None:
         raise OptionError(msg, got=value)
 
 
-def angle_compared(name: str, of: Vector, op: str, value: float) -> Condition:
+def angle_compared(name: str, position: Vector, op: str, value: float) -> Condition:
     """Return a comparison of latitude or longitude with degrees.
 
     180 and -180 are one meridian. Beside other longitudes its value is 180.
@@ -353,28 +357,28 @@ def angle_compared(name: str, of: Vector, op: str, value: float) -> Condition:
     check_degrees(name, value)
     most = _LIMITS[name]
     if name == LON and abs(value) == most and op in {"=", "<>", *_TOWARDS[value > 0]}:
-        return _antimeridian(of, is_on="=" in op)
+        return _antimeridian(position, is_on="=" in op)
     if (op, value) in {(">", most), ("<=", most), ("<", -most), (">=", -most)}:
         # No position is beyond, whatever rounding says of those at the limit.
-        return compared(Power(of[0], 2), ">=" if op in {"<=", ">="} else "<", Number(0.0))
-    return _lat_compared(of, op, value) if name == LAT else _lon_compared(of, op, value)
+        return compared(Power(position[0], 2), ">=" if op in {"<=", ">="} else "<", Number(0.0))
+    return _lat_compared(position, op, value) if name == LAT else _lon_compared(position, op, value)
 
 
 _TOWARDS = {True: {">=", "<"}, False: {"<=", ">"}}
 """Comparisons that hold or fail on the antimeridian alone, with 180 (True) and -180 degrees."""
 
 
-def _antimeridian(of: Vector, *, is_on: bool) -> Condition:
+def _antimeridian(position: Vector, *, is_on: bool) -> Condition:
     """Return whether a position is on the meridian of 180 degrees, or is not."""
-    x, y, _ = of
+    x, y, _ = position
     if is_on:
         return And((compared(y, "=", Number(0.0)), compared(x, "<", Number(0.0))))
     return Or((compared(y, "<>", Number(0.0)), compared(x, ">=", Number(0.0))))
 
 
-def _lat_compared(of: Vector, op: str, degrees: float) -> Condition:
+def _lat_compared(position: Vector, op: str, degrees: float) -> Condition:
     """Return a comparison with the cone of points that have a latitude, whatever their height."""
-    x, y, z = of
+    x, y, z = position
     if degrees < 0:
         return _lat_compared((x, y, negative(z)), MIRRORED[op], -degrees)
     sine, cosine = _sin_cos(degrees)
@@ -388,9 +392,9 @@ def _lat_compared(of: Vector, op: str, degrees: float) -> Condition:
     return Or((compared(high, "<=", Number(0.0)), squares))
 
 
-def _lon_compared(of: Vector, op: str, degrees: float) -> Condition:
+def _lon_compared(position: Vector, op: str, degrees: float) -> Condition:
     """Return a comparison with half planes that the axis of the earth bounds."""
-    x, y, _ = of
+    x, y, _ = position
     sine, cosine = _sin_cos(degrees)
     ahead = _weighted((y, x), (cosine, -sine))
     east = compared(y, ">=" if op in {">", ">="} else "<", Number(0.0))

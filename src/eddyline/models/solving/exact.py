@@ -108,10 +108,10 @@ class Decided(Columns):
             uncovered: the rows that the segments' errors do not hold for, ``[n]``; None is none.
         """
         place = _piece_of(self.keys, self.lo, self.hi, keys, times)
-        found = np.full(len(times), OPEN, np.int8)
+        decisions = np.full(len(times), OPEN, np.int8)
         there = place >= 0 if uncovered is None else (place >= 0) & ~uncovered
-        found[there] = self.codes[place[there]]
-        return found
+        decisions[there] = self.codes[place[there]]
+        return decisions
 
 
 def decide(segments: Segments, condition: Condition, *, are_doubles: bool = True) -> Decided:
@@ -147,13 +147,13 @@ def decide(segments: Segments, condition: Condition, *, are_doubles: bool = True
     exact = _are_constant(alive, attributes(condition))
     if not are_doubles or not _is_plain(condition):
         exact[:] = False
-    known = alive.take(exact)
-    values = {name: known.coefs[name][:, 0] for name in attributes(condition)}
-    code[exact] = rows_hold(condition, values, len(known))
+    constants = alive.take(exact)
+    values = {name: constants.coefs[name][:, 0] for name in attributes(condition)}
+    code[exact] = rows_hold(condition, values, len(constants))
     whole = Ranges(np.arange(len(alive)), alive.lo, alive.hi, alive.is_point)
     rows, lo, hi, codes = _layered([whole, possible, certain], code)
-    made = Decided(alive.keys[rows], lo, hi, codes)
-    return made.take(np.lexsort((made.lo, made.keys)))
+    decided = Decided(alive.keys[rows], lo, hi, codes)
+    return decided.take(np.lexsort((decided.lo, decided.keys)))
 
 
 def rows_hold(condition: Condition, values: Mapping[str, Floats], n: int) -> Mask:
@@ -169,11 +169,11 @@ def rows_hold(condition: Condition, values: Mapping[str, Floats], n: int) -> Mas
     def leaf(comparison: Comparison) -> Mask:
         expression = comparison.expression
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            found = np.broadcast_to(computed(expression, values, _constant, _no_slope), (n,))
-        known = ~np.isnan(found)
+            results = np.broadcast_to(computed(expression, values, _constant, _no_slope), (n,))
+        is_finite = ~np.isnan(results)
         for name in names_in(expression):
-            known &= np.isfinite(values[name])
-        return known & _COMPARE[comparison.op](found)
+            is_finite &= np.isfinite(values[name])
+        return is_finite & _COMPARE[comparison.op](results)
 
     return holds(condition, leaf)
 
@@ -198,17 +198,17 @@ def uncovered(segments: Segments, keys: Ints, times: Ints, values: Mapping[str, 
     since = in_seconds(times[there] - segments.origin[rows])
     near = np.ones(len(there), np.bool_)
     with np.errstate(invalid="ignore", over="ignore"):
-        for name, each in values.items():
-            apart = np.abs(each[there] - evaluate(segments.coefs[name][rows], since))
-            near &= np.isfinite(each[there]) & (apart <= segments.errors[name][rows])
-    found = np.ones(len(times), np.bool_)
-    found[there] = ~near
-    return found
+        for name, column in values.items():
+            apart = np.abs(column[there] - evaluate(segments.coefs[name][rows], since))
+            near &= np.isfinite(column[there]) & (apart <= segments.errors[name][rows])
+    is_uncovered = np.ones(len(times), np.bool_)
+    is_uncovered[there] = ~near
+    return is_uncovered
 
 
-def _piece_of(keys: Ints, lo: Ints, hi: Ints, at_keys: Ints, at: Ints) -> Indices:
+def _piece_of(keys: Ints, lo: Ints, hi: Ints, at_keys: Ints, times: Ints) -> Indices:
     """Return the sorted range that each instant is in, -1 where there is none."""
-    return timeline.within(*timeline.codes((keys, lo), (keys, hi), (at_keys, at)))
+    return timeline.within(*timeline.codes((keys, lo), (keys, hi), (at_keys, times)))
 
 
 def _limits(segments: Segments, condition: Condition) -> tuple[Segments, Condition, Condition]:
@@ -221,47 +221,47 @@ def _limits(segments: Segments, condition: Condition) -> tuple[Segments, Conditi
         Segments with two attributes for each expression, the condition that surely holds, and the
         one that may.
     """
-    distinct = dict.fromkeys(each.expression for each in comparisons(condition))
-    numbers = {each: at for at, each in enumerate(distinct)}
+    distinct = dict.fromkeys(comparison.expression for comparison in comparisons(condition))
+    numbers = {tree: place for place, tree in enumerate(distinct)}
     coefs: dict[str, Floats] = {}
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        given = begun(segments, attributes(condition))
-        for expression, at in numbers.items():
-            found, far = _polynomials(expression, given, segments)
-            for sign, name in ((-1, f"{at}-"), (1, f"{at}+")):
-                coefs[name] = found.copy()
+        terms = begun(segments, attributes(condition))
+        for expression, number in numbers.items():
+            matrix, far = _polynomials(expression, terms, segments)
+            for sign, name in ((-1, f"{number}-"), (1, f"{number}+")):
+                coefs[name] = matrix.copy()
                 coefs[name][:, 0] += sign * far
     limits = replace(segments, origin=segments.lo, coefs=coefs, errors={})
 
-    def sure(each: Comparison) -> Condition:
-        return _between(each.op, numbers[each.expression], *"+-")
+    def sure(comparison: Comparison) -> Condition:
+        return _between(comparison.op, numbers[comparison.expression], *"+-")
 
-    def possible(each: Comparison) -> Condition:
-        return _between(each.op, numbers[each.expression], *"-+")
+    def possible(comparison: Comparison) -> Condition:
+        return _between(comparison.op, numbers[comparison.expression], *"-+")
 
     return limits, _with_instead(condition, sure), _with_instead(condition, possible)
 
 
 def _polynomials(
-    expression: Expression, given: Mapping[str, Terms], segments: Segments
+    expression: Expression, inputs: Mapping[str, Terms], segments: Segments
 ) -> tuple[Floats, Floats]:
     """Return polynomials of an expression, and how far rows may be from them."""
-    far = doubt(expression, given, segments.errors, in_seconds(segments.ends - segments.lo))
+    far = doubt(expression, inputs, segments.errors, in_seconds(segments.ends - segments.lo))
     none = np.zeros(len(segments), np.bool_)
     for name in names_in(expression):
-        none |= np.isnan(given[name].coefs).any(axis=1)
-    terms = terms_of(expression, given).coefs
-    found = np.array(np.broadcast_to(terms, (len(segments), terms.shape[1])))
+        none |= np.isnan(inputs[name].coefs).any(axis=1)
+    terms = terms_of(expression, inputs).coefs
+    coefs = np.array(np.broadcast_to(terms, (len(segments), terms.shape[1])))
     # What cannot be solved is not known: one limit is below 0 and the other above.
-    solvable = np.isfinite(found).all(axis=1) & (((far > _LEAST) & (far < _LARGEST)) | (far == 0))
-    unknown = ~(solvable & ((far > 0) | ~found.any(axis=1))) & ~none
-    found[unknown] = 0.0
-    return found, np.where(unknown, 1.0, np.where(none, np.nan, far))
+    solvable = np.isfinite(coefs).all(axis=1) & (((far > _LEAST) & (far < _LARGEST)) | (far == 0))
+    unknown = ~(solvable & ((far > 0) | ~coefs.any(axis=1))) & ~none
+    coefs[unknown] = 0.0
+    return coefs, np.where(unknown, 1.0, np.where(none, np.nan, far))
 
 
-def _between(op: str, at: int, upper: str, lower: str) -> Condition:
+def _between(op: str, number: int, upper: str, lower: str) -> Condition:
     """Return a comparison of the limits: ``upper`` is to be below 0, or ``lower`` above."""
-    high, low = Attribute(f"{at}{upper}"), Attribute(f"{at}{lower}")
+    high, low = Attribute(f"{number}{upper}"), Attribute(f"{number}{lower}")
     if op == "=":
         return And((Comparison(high, "<="), Comparison(low, ">=")))
     if op == "<>":
@@ -269,18 +269,18 @@ def _between(op: str, at: int, upper: str, lower: str) -> Condition:
     return Comparison(high if op in {"<", "<="} else low, op)
 
 
-def _with_instead(condition: Condition, made: Callable[[Comparison], Condition]) -> Condition:
+def _with_instead(condition: Condition, change: Callable[[Comparison], Condition]) -> Condition:
     if isinstance(condition, Comparison):
-        return made(condition)
-    return replace(condition, parts=tuple(_with_instead(each, made) for each in condition.parts))
+        return change(condition)
+    return replace(condition, parts=tuple(_with_instead(part, change) for part in condition.parts))
 
 
 def _are_constant(segments: Segments, names: set[str]) -> Mask:
     """Return on which segments each row has the very value that is stored."""
-    found = np.ones(len(segments), np.bool_)
+    is_constant = np.ones(len(segments), np.bool_)
     for name in names:
-        found &= (segments.errors[name] == 0) & ~segments.coefs[name][:, 1:].any(axis=1)
-    return found
+        is_constant &= (segments.errors[name] == 0) & ~segments.coefs[name][:, 1:].any(axis=1)
+    return is_constant
 
 
 def _is_plain(condition: Condition) -> bool:
@@ -292,28 +292,30 @@ def _is_plain(condition: Condition) -> bool:
         return isinstance(part, Number | Attribute)
 
     return all(
-        is_number(each)
-        or (isinstance(each, Sum) and is_number(each.left) and is_number(each.right))
-        for each in (comparison.expression for comparison in comparisons(condition))
+        is_number(tree)
+        or (isinstance(tree, Sum) and is_number(tree.left) and is_number(tree.right))
+        for tree in (comparison.expression for comparison in comparisons(condition))
     )
 
 
-def _layered(layers: Sequence[Ranges], known: Decisions) -> tuple[Indices, Ints, Ints, Decisions]:
+def _layered(
+    layers: Sequence[Ranges], fixed_codes: Decisions
+) -> tuple[Indices, Ints, Ints, Decisions]:
     """Return ranges of segments by how many layers cover them, and their codes.
 
     The layers are whole segments, where the condition may hold, and where it surely does.
-    ``known`` is a code that a segment has in any case, or -1.
+    ``fixed_codes`` is a code that a segment has in any case, or -1.
     """
-    rows = np.concatenate([each.rows for each in layers for _ in (0, 1)])
-    times = np.concatenate([part for each in layers for part in (each.lo, each.ends)])
-    steps = np.concatenate([np.repeat([1, -1], len(each.rows)) for each in layers])
+    rows = np.concatenate([layer.rows for layer in layers for _ in (0, 1)])
+    times = np.concatenate([part for layer in layers for part in (layer.lo, layer.ends)])
+    steps = np.concatenate([np.repeat([1, -1], len(layer.rows)) for layer in layers])
     order = np.lexsort((times, rows))
     rows, times, depth = rows[order], times[order], np.cumsum(steps[order])
     # Behind the last boundary of an instant it is known what covers the time up to the next one.
     last = timeline.is_last(rows) | timeline.is_last(times)
     rows, times, depth = rows[last], times[last], depth[last]
     codes = np.array([_NOTHING, FALSE, OPEN, TRUE], np.int8)[depth]
-    codes = np.where((known[rows] >= 0) & (depth > 0), known[rows], codes)
+    codes = np.where((fixed_codes[rows] >= 0) & (depth > 0), fixed_codes[rows], codes)
     starts = timeline.is_first(rows) | timeline.is_first(codes)
     rows, times, codes = rows[starts], times[starts], codes[starts]
     kept = np.flatnonzero(codes != _NOTHING)
@@ -336,10 +338,10 @@ def open_ranges(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the ranges of segments on which rows may satisfy a condition."""
     for table in tables:
-        given = keyed(table, layout)
-        found = decide(given.segments, condition, are_doubles=are_doubles)
-        kept = found.take(found.codes != FALSE)
-        yield from _ranges(given.entities, kept.keys, kept.lo, kept.hi, table.column("lo").type)
+        block = keyed(table, layout)
+        decided = decide(block.segments, condition, are_doubles=are_doubles)
+        kept = decided.take(decided.codes != FALSE)
+        yield from _ranges(block.entities, kept.keys, kept.lo, kept.hi, table.column("lo").type)
 
 
 def uncovered_instants(
@@ -364,17 +366,21 @@ def uncovered_instants(
         segments = keyed(table.filter(pa.array(~is_row)), layout).segments
         segments = replace(segments, keys=ids[~is_row])
         times, keys = micros_of(rows.column(ROW_TIME)), ids[is_row]
-        values = values_of(rows, [ROW_VALUE + each for each in attributes])
+        values = values_of(rows, [ROW_VALUE + attribute for attribute in attributes])
         entities = table.select(list(layout.keys)).take(pa.array(first))
         kind = rows.column(ROW_TIME).type
         for number, name in enumerate(attributes):
             column = rows.column(ROW_VALUE + name)
             is_there = pc.is_valid(column).to_numpy(zero_copy_only=False).astype(np.bool_)
-            at = np.flatnonzero(is_there)
-            at = at[uncovered(segments, keys[at], times[at], {name: values[ROW_VALUE + name][at]})]
-            for found in _ranges(entities, keys[at], times[at], times[at] + 1, kind):
-                own = pa.array(np.full(found.num_rows, number, np.int32))
-                yield found.append_column(ATTRIBUTE, own)
+            places = np.flatnonzero(is_there)
+            places = places[
+                uncovered(
+                    segments, keys[places], times[places], {name: values[ROW_VALUE + name][places]}
+                )
+            ]
+            for batch in _ranges(entities, keys[places], times[places], times[places] + 1, kind):
+                numbers = pa.array(np.full(batch.num_rows, number, np.int32))
+                yield batch.append_column(ATTRIBUTE, numbers)
 
 
 def _ranges(
@@ -384,8 +390,8 @@ def _ranges(
     names = entities.take(pa.array(keys))
     columns = dict(zip(names.column_names, names.columns, strict=True))
     columns[SINCE], columns[UNTIL] = instants_of(lo, zone), instants_of(hi, zone)
-    found: list[pa.RecordBatch] = pa.table(columns).combine_chunks().to_batches()
-    return found
+    batches: list[pa.RecordBatch] = pa.table(columns).combine_chunks().to_batches()
+    return batches
 
 
 def closed(lo: Ints, hi: Ints, most: int) -> tuple[Ints, Ints]:
@@ -422,13 +428,16 @@ _LEAST, _LARGEST = 1e-100, 1e100
 
 
 def doubt(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+    expression: Expression,
+    inputs: Mapping[str, Terms],
+    errors: Mapping[str, Floats],
+    length: Floats,
 ) -> Floats:
     """Return how far an expression of rows may be from its polynomial, ``[n]``.
 
     Args:
         expression: without ``Absolute`` and ``Root``.
-        given: for each attribute its polynomials from where segments begin.
+        inputs: for each attribute its polynomials from where segments begin.
         errors: for each attribute how far a row may be from it, ``[n]``.
         length: how long segments are, in seconds, ``[n]``.
 
@@ -437,16 +446,16 @@ def doubt(
         or nothing bounds it.
     """
     longer = length + MICROS
-    error = error_of(expression, given, errors, longer)
+    error = error_of(expression, inputs, errors, longer)
     # The sizes of the terms of rows, which are as far from those of models as errors allow.
     sizes = {
-        name: evaluate(given[name].size, longer) + errors[name] for name in names_in(expression)
+        name: evaluate(inputs[name].size, longer) + errors[name] for name in names_in(expression)
     }
     size = computed(expression, sizes, lambda value: _constant(abs(value)), _no_slope)
     # An instant is rounded to a microsecond.
-    steepness = evaluate(derivative(terms_of(expression, given).size), longer)
-    found = error + (ROUNDED * size + MICROS * steepness)
-    return np.where(np.isnan(found), np.inf, np.broadcast_to(found, length.shape))
+    steepness = evaluate(derivative(terms_of(expression, inputs).size), longer)
+    distance = error + (ROUNDED * size + MICROS * steepness)
+    return np.where(np.isnan(distance), np.inf, np.broadcast_to(distance, length.shape))
 
 
 def _constant(value: float) -> Floats:
@@ -464,8 +473,8 @@ def check_rows_have(condition: Condition) -> None:
     Raises:
         NotSupportedError: a comparison reads a slope.
     """
-    for each in comparisons(condition):
-        if any(isinstance(part, Slope) for part in walk(each.expression)):
+    for comparison in comparisons(condition):
+        if any(isinstance(part, Slope) for part in walk(comparison.expression)):
             msg = (
                 "d() is the slope of a model, and a row alone has none: nothing bounds how far it "
                 "is from that of the rows; leave it out of what is to be exact or validated"

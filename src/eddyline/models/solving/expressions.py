@@ -158,7 +158,7 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 def names_in(expression: Expression) -> set[str]:
     """Return the attributes that an expression reads."""
-    return {each.name for each in walk(expression) if isinstance(each, Attribute)}
+    return {part.name for part in walk(expression) if isinstance(part, Attribute)}
 
 
 def with_instead(expression: Expression, old: Expression, new: Expression) -> Expression:
@@ -166,8 +166,10 @@ def with_instead(expression: Expression, old: Expression, new: Expression) -> Ex
     if expression == old:
         return new
     parts = _parts(expression)
-    made: dict[str, Any] = {name: with_instead(each, old, new) for name, each in parts.items()}
-    return replace(expression, **made) if made else expression
+    replacements: dict[str, Any] = {
+        name: with_instead(part, old, new) for name, part in parts.items()
+    }
+    return replace(expression, **replacements) if replacements else expression
 
 
 def parts_of(expression: Expression) -> list[Expression]:
@@ -176,8 +178,8 @@ def parts_of(expression: Expression) -> list[Expression]:
 
 
 def _parts(expression: Expression) -> dict[str, Expression]:
-    found = {each.name: getattr(expression, each.name) for each in fields(expression)}
-    return {name: part for name, part in found.items() if isinstance(part, Expression)}
+    values = {member.name: getattr(expression, member.name) for member in fields(expression)}
+    return {name: part for name, part in values.items() if isinstance(part, Expression)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,7 @@ class Terms:
     @property
     def cleaned(self) -> Floats:
         """The coefficients with 0 for those that are no more than rounding."""
-        coefs, size = (np.ascontiguousarray(each) for each in (self.coefs, self.size))
+        coefs, size = (np.ascontiguousarray(array) for array in (self.coefs, self.size))
         return without_rounding(coefs, size, ROUNDING)
 
     def slope(self) -> Terms:
@@ -217,7 +219,7 @@ class Terms:
 
     def divided(self, by: Ints) -> Terms:
         """Return polynomials divided by powers of 2, whose exponents are ``[n]``."""
-        return Terms(*(np.ldexp(each, -by[:, None]) for each in (self.coefs, self.size)))
+        return Terms(*(np.ldexp(array, -by[:, None]) for array in (self.coefs, self.size)))
 
     def __add__(self, other: Terms) -> Terms:
         total = polynomials.total
@@ -256,7 +258,7 @@ class _Scaled:
 
 def computed(
     expression: Expression,
-    given: Mapping[str, T],
+    values: Mapping[str, T],
     number: Callable[[float], T],
     slope: Callable[[T], T],
 ) -> T:
@@ -264,7 +266,7 @@ def computed(
 
     Args:
         expression: without ``Absolute`` and ``Root``.
-        given: what each attribute is.
+        values: what each attribute is.
         number: gives what a constant is.
         slope: gives the derivative of a result.
     """
@@ -274,7 +276,7 @@ def computed(
             case Number(value):
                 return number(value)
             case Attribute(name):
-                return given[name]
+                return values[name]
             case Sum(left, right):
                 return of(left) + of(right)
             case Product(left, right):
@@ -287,38 +289,38 @@ def computed(
         msg = f"{part} is no polynomial: it has to be rewritten before"
         raise TypeError(msg)
 
-    found: T = of(expression)
-    return found
+    result: T = of(expression)
+    return result
 
 
-def terms_of(expression: Expression, given: Mapping[str, Terms]) -> Terms:
+def terms_of(expression: Expression, inputs: Mapping[str, Terms]) -> Terms:
     """Return the polynomials that an expression is, ``[n, degree + 1]``, or ``[1, 1]`` if constant.
 
     Args:
         expression: without ``Absolute`` and ``Root``.
-        given: for each attribute its polynomials; all of a row on one origin.
+        inputs: for each attribute its polynomials; all of a row on one origin.
     """
-    return computed(expression, given, Terms.number, Terms.slope)
+    return computed(expression, inputs, Terms.number, Terms.slope)
 
 
-def overflowing(terms: Terms, expression: Expression, given: Mapping[str, Terms]) -> Mask | None:
+def overflowing(terms: Terms, expression: Expression, inputs: Mapping[str, Terms]) -> Mask | None:
     """Return a mask of the rows in which an expression overflows, ``[n]``; None if no row does.
 
     Args:
         terms: the expression, as ``terms_of`` returned it.
         expression: the same.
-        given: for each attribute its polynomials; NaN where it has no value.
+        inputs: for each attribute its polynomials; NaN where it has no value.
     """
     if np.isfinite(terms.size).all():
         return None
     overflows = np.logical_not(np.isfinite(terms.size).all(axis=1))
     for name in names_in(expression):
-        overflows &= np.logical_not(np.isnan(given[name].coefs).any(axis=1))
+        overflows &= np.logical_not(np.isnan(inputs[name].coefs).any(axis=1))
     return overflows if overflows.any() else None
 
 
 def cleaned_of(
-    expression: Expression, given: Mapping[str, Terms], n: int, *, grows_back: bool = False
+    expression: Expression, inputs: Mapping[str, Terms], n: int, *, grows_back: bool = False
 ) -> Floats:
     """Return the polynomials of an expression without rounding terms, ``[n, degree + 1]``.
 
@@ -326,31 +328,34 @@ def cleaned_of(
 
     Args:
         expression: without ``Absolute`` and ``Root``.
-        given: for each attribute its polynomials; all of a row on one origin.
+        inputs: for each attribute its polynomials; all of a row on one origin.
         n: the number of rows.
         grows_back: whether to multiply by that power again; the result may then be infinite.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        terms = terms_of(expression, given)
-        found = terms.cleaned
-        if len(found) != n:  # a constant
-            found = np.repeat(found, n, axis=0)
-        lost = overflowing(terms, expression, given)
+        terms = terms_of(expression, inputs)
+        coefs = terms.cleaned
+        if len(coefs) != n:  # a constant
+            coefs = np.repeat(coefs, n, axis=0)
+        lost = overflowing(terms, expression, inputs)
         if lost is not None:
             rows = np.flatnonzero(np.broadcast_to(lost, n))
             some = {
-                name: _Scaled.of(Terms(each.coefs[rows], each.size[rows]))
-                for name, each in given.items()
+                name: _Scaled.of(Terms(attribute_terms.coefs[rows], attribute_terms.size[rows]))
+                for name, attribute_terms in inputs.items()
             }
             scaled = computed(
                 expression, some, lambda value: _Scaled.of(Terms.number(value)), _Scaled.slope
             )
-            found[rows] = np.ldexp(scaled.terms.cleaned, scaled.up[:, None] * grows_back)
-    return found
+            coefs[rows] = np.ldexp(scaled.terms.cleaned, scaled.up[:, None] * grows_back)
+    return coefs
 
 
 def error_of(
-    expression: Expression, given: Mapping[str, Terms], errors: Mapping[str, Floats], length: Floats
+    expression: Expression,
+    inputs: Mapping[str, Terms],
+    errors: Mapping[str, Floats],
+    length: Floats,
 ) -> Floats:
     """Return how far an expression may be from what the rows would give, ``[n]`` or ``[1]``.
 
@@ -359,37 +364,37 @@ def error_of(
 
     Args:
         expression: without ``Absolute`` and ``Root``.
-        given: for each attribute its polynomials from where segments begin.
+        inputs: for each attribute its polynomials from where segments begin.
         errors: for each attribute its bound, ``[n]``.
         length: how long segments are, in seconds, ``[n]``.
     """
-    found = np.zeros(1)
+    error = np.zeros(1)
     match expression:
         case Attribute(name):
-            found = errors[name]
+            error = errors[name]
         case Sum(left, right):
-            one, other = (error_of(each, given, errors, length) for each in (left, right))
-            found = one + other
+            one, other = (error_of(side, inputs, errors, length) for side in (left, right))
+            error = one + other
         case Product(left, right):
-            found = _of_product(left, right, given, errors, length)
+            error = _of_product(left, right, inputs, errors, length)
         case Power(part, exponent) if exponent:
-            found = _of_product(part, Power(part, exponent - 1), given, errors, length)
+            error = _of_product(part, Power(part, exponent - 1), inputs, errors, length)
         case Slope(part) if names_in(part):
-            found = np.full(1, np.inf)
-    return found
+            error = np.full(1, np.inf)
+    return error
 
 
 def _of_product(
     left: Expression,
     right: Expression,
-    given: Mapping[str, Terms],
+    inputs: Mapping[str, Terms],
     errors: Mapping[str, Floats],
     length: Floats,
 ) -> Floats:
-    one, other = (error_of(each, given, errors, length) for each in (left, right))
-    reach, other_reach = (_reach(terms_of(each, given).coefs, length) for each in (left, right))
-    found: Floats = reach * other + other_reach * one + one * other
-    return found
+    one, other = (error_of(side, inputs, errors, length) for side in (left, right))
+    reach, other_reach = (_reach(terms_of(side, inputs).coefs, length) for side in (left, right))
+    error: Floats = reach * other + other_reach * one + one * other
+    return error
 
 
 def _reach(coefs: Floats, length: Floats) -> Floats:
@@ -405,13 +410,13 @@ def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments
         segments: any; tombstones stay what they are.
         columns: the new attributes, instead of all there were.
     """
-    given = {name: Terms.of(each) for name, each in segments.coefs.items()}
+    terms = {name: Terms.of(matrix) for name, matrix in segments.coefs.items()}
     since_lo = segments.seconds(segments.lo)
-    begun = {name: Terms.since(each, since_lo) for name, each in segments.coefs.items()}
+    begun = {name: Terms.since(matrix, since_lo) for name, matrix in segments.coefs.items()}
     length = in_seconds(segments.hi - segments.lo)
     coefs, errors = {}, {}
     for name, expression in columns.items():
-        coefs[name] = cleaned_of(expression, given, len(segments), grows_back=True)
+        coefs[name] = cleaned_of(expression, terms, len(segments), grows_back=True)
         with np.errstate(over="ignore", invalid="ignore"):
             error = error_of(expression, begun, segments.errors, length)
         errors[name] = np.array(np.broadcast_to(error, len(segments)))
@@ -480,24 +485,24 @@ def _power(value: float, exponent: int) -> float:
         return math.copysign(math.inf, value) if exponent % 2 else math.inf
 
 
-def range_of(expression: Expression, known: Mapping[str, Range]) -> Range | None:
+def range_of(expression: Expression, ranges: Mapping[str, Range]) -> Range | None:
     """Return the range of an expression by those of its attributes, None if one is not known."""
-    found = None
+    span = None
     match expression:
         case Number(value):
-            found = Range(value, value, 0.0)
+            span = Range(value, value, 0.0)
         case Attribute(name):
-            found = known.get(name)
+            span = ranges.get(name)
         case Sum(left, right) | Product(left, right):
-            one, other = range_of(left, known), range_of(right, known)
+            one, other = range_of(left, ranges), range_of(right, ranges)
             if one is not None and other is not None:
-                found = one.plus(other) if isinstance(expression, Sum) else one.times(other)
+                span = one.plus(other) if isinstance(expression, Sum) else one.times(other)
         case Power(part, exponent):
-            one = range_of(part, known)
-            found = None if one is None else one.power(exponent)
+            one = range_of(part, ranges)
+            span = None if one is None else one.power(exponent)
         case Slope():
-            found = None
-    return found
+            span = None
+    return span
 
 
 # -- conditions -----------------------------------------------------------------------------------
@@ -557,7 +562,9 @@ def comparisons(condition: Condition) -> Iterator[Comparison]:
 
 def attributes(condition: Condition) -> set[str]:
     """Return the attributes that a condition reads."""
-    return {name for each in comparisons(condition) for name in names_in(each.expression)}
+    return {
+        name for comparison in comparisons(condition) for name in names_in(comparison.expression)
+    }
 
 
 def holds(condition: Condition, leaf: Callable[[Comparison], Mask]) -> Mask:
@@ -569,8 +576,8 @@ def holds(condition: Condition, leaf: Callable[[Comparison], Mask]) -> Mask:
     if isinstance(condition, Comparison):
         return leaf(condition)
     join = and_ if isinstance(condition, And) else or_
-    found: Mask = reduce(join, (holds(each, leaf) for each in condition.parts))
-    return found
+    mask: Mask = reduce(join, (holds(part, leaf) for part in condition.parts))
+    return mask
 
 
 def near(axes: dict[str, str], op: str, distance: float) -> Condition:
@@ -592,7 +599,7 @@ def near(axes: dict[str, str], op: str, distance: float) -> Condition:
 
 def _closed(comparison: Comparison) -> Condition:
     nodes = [*walk(comparison.expression)]
-    absolute = [each for each in nodes if isinstance(each, Absolute)]
+    absolute = [node for node in nodes if isinstance(node, Absolute)]
     if len(absolute) > MOST_ABSOLUTE:
         msg = (
             f"a comparison has {len(absolute)} absolute values, at most {MOST_ABSOLUTE} are "
@@ -601,7 +608,7 @@ def _closed(comparison: Comparison) -> Condition:
         raise NotSupportedError(msg)
     if absolute:
         return _by_sign(comparison, absolute[-1])
-    root = next((each for each in nodes if isinstance(each, Root)), None)
+    root = next((node for node in nodes if isinstance(node, Root)), None)
     return comparison if root is None else _squared(comparison, root)
 
 
@@ -620,14 +627,14 @@ def _by_sign(comparison: Comparison, absolute: Absolute) -> Condition:
 
 def _squared(comparison: Comparison, root: Root) -> Condition:
     """Return ``factor * root + rest op 0`` without the root."""
-    found = _linear(comparison.expression, root)
-    if found is None or found[0] == 0:
+    linear = _linear(comparison.expression, root)
+    if linear is None or linear[0] == 0:
         msg = (
             "a square root is compared only alone or times a constant, as in sqrt(p) < q; "
             "write the comparison by squares, p < q * q"
         )
         raise NotSupportedError(msg)
-    factor, rest = found
+    factor, rest = linear
     op = comparison.op if factor > 0 else MIRRORED[comparison.op]
     other = Product(Number(-1 / factor), rest)
     below, square = root.part, Product(other, other)
@@ -643,7 +650,7 @@ def _linear(expression: Expression, root: Root) -> tuple[float, Expression] | No
     """Return factor and rest with ``expression = factor * root + rest``, None if there are none."""
     if expression == root:
         return 1.0, Number(0.0)
-    if not any(isinstance(each, Root) for each in walk(expression)):
+    if not any(isinstance(node, Root) for node in walk(expression)):
         return 0.0, expression
     if isinstance(expression, Sum):
         one, other = _linear(expression.left, root), _linear(expression.right, root)
@@ -655,7 +662,7 @@ def _linear(expression: Expression, root: Root) -> tuple[float, Expression] | No
             (expression.left, expression.right),
             (expression.right, expression.left),
         ):
-            found = _linear(part, root)
-            if isinstance(number, Number) and found is not None:
-                return number.value * found[0], Product(number, found[1])
+            linear = _linear(part, root)
+            if isinstance(number, Number) and linear is not None:
+                return number.value * linear[0], Product(number, linear[1])
     return None

@@ -94,17 +94,17 @@ class Asking:
             of_same: whether pairs are of the same entity: entities that one side has no longer are
                 then left out of the other one, before it is asked itself.
         """
-        found = dict(zip(names, (left, right), strict=True))
+        segments = dict(zip(names, (left, right), strict=True))
         one, two = names
-        for each in names if self.sides is None else dict.fromkeys((*self.sides, *names)):
-            other = two if each == one else one
-            may = self.may_hold(found[each], each, condition, found[other])
+        for name in names if self.sides is None else dict.fromkeys((*self.sides, *names)):
+            other = two if name == one else one
+            may = self.may_hold(segments[name], name, condition, segments[other])
             if may is None or may.all():
                 continue
-            found[each] = found[each].under(may)
+            segments[name] = segments[name].under(may)
             if of_same and self.sides is not None:
-                found[other] = of_entities(found[other], found[each])
-        return found[one], found[two]
+                segments[other] = of_entities(segments[other], segments[name])
+        return segments[one], segments[two]
 
     def may_hold(
         self, segments: Segments, name: str, condition: Condition | None, other: Segments
@@ -121,21 +121,21 @@ class Asking:
             condition: of the join.
             other: the other side.
         """
-        own = questions(condition, name)
-        if not own:
+        conditions = questions(condition, name)
+        if not conditions:
             return None
         self.tally.came(name, len(segments))
         if other.is_tombstone.any() or (self.sides is not None and name not in self.sides):
             return None
         if self.sides is None and len(segments) > LEAST_SAMPLED:
             sample = segments.take(np.arange(0, len(segments), -(-len(segments) // SAMPLE)))
-            if self._asked(sample, name, own).mean() > 1.0 - MIN_LEFT_OUT:
+            if self._asked(sample, name, conditions).mean() > 1.0 - MIN_LEFT_OUT:
                 return None
-        return self._asked(segments, name, own)
+        return self._asked(segments, name, conditions)
 
-    def _asked(self, segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
+    def _asked(self, segments: Segments, name: str, conditions: Sequence[Condition]) -> Mask:
         began = self.tally.clock()
-        may = _may_hold(segments, name, own)
+        may = _may_hold(segments, name, conditions)
         n_left = int(np.count_nonzero(may))
         self.tally.asked(name, len(segments), n_left, self.tally.clock() - began)
         return may
@@ -149,42 +149,42 @@ def of_entities(segments: Segments, others: Segments) -> Segments:
     n = 1 + int(max(segments.keys.max(initial=0), others.keys.max(initial=0)))
     is_there = np.zeros(n, np.bool_)
     is_there[others.keys] = True
-    found = is_there[segments.keys]
-    n_left = int(np.count_nonzero(found))
-    return segments.under(found) if n_left < (1.0 - MIN_LEFT_OUT) * len(found) else segments
+    is_kept = is_there[segments.keys]
+    n_left = int(np.count_nonzero(is_kept))
+    return segments.under(is_kept) if n_left < (1.0 - MIN_LEFT_OUT) * len(is_kept) else segments
 
 
 def questions(condition: Condition | None, name: str) -> tuple[Condition, ...]:
     """Return the parts of an AND that ask of one side alone."""
     if isinstance(condition, And):
-        return tuple(each for part in condition.parts for each in questions(part, name))
+        return tuple(question for part in condition.parts for question in questions(part, name))
     asked = set() if condition is None else attributes(condition)
-    is_own = asked and all(each.startswith(f"{name}.") for each in asked)
+    is_own = asked and all(attribute.startswith(f"{name}.") for attribute in asked)
     return (condition,) if condition is not None and is_own else ()
 
 
-def _may_hold(segments: Segments, name: str, own: Sequence[Condition]) -> Mask:
+def _may_hold(segments: Segments, name: str, conditions: Sequence[Condition]) -> Mask:
     """Return on which segments all of a side's own conditions may hold, by bounds of the terms."""
-    read = set().union(*map(attributes, own))
+    read = set().union(*map(attributes, conditions))
     since = segments.seconds(segments.lo)
-    given = {
-        f"{name}.{each}": Terms.since(coefs, since)
-        for each, coefs in segments.coefs.items()
-        if f"{name}.{each}" in read
+    inputs = {
+        f"{name}.{attribute}": Terms.since(coefs, since)
+        for attribute, coefs in segments.coefs.items()
+        if f"{name}.{attribute}" in read
     }
     length = in_seconds(segments.ends - segments.lo)
 
     def leaf(comparison: Comparison) -> Mask:
-        terms = terms_of(comparison.expression, given)
+        terms = terms_of(comparison.expression, inputs)
         shape = (len(segments), terms.coefs.shape[1])
-        coefs, size = (np.broadcast_to(each, shape) for each in (terms.coefs, terms.size))
+        coefs, size = (np.broadcast_to(array, shape) for array in (terms.coefs, terms.size))
         low, high = polynomials.bounds(coefs, length)
         wider = WIDER * polynomials.bounds(size, length)[1]
         return ~_never(comparison.op, low - wider, high + wider)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Mask = np.logical_and.reduce([holds(each, leaf) for each in own])
-    return found | segments.is_tombstone
+        may: Mask = np.logical_and.reduce([holds(condition, leaf) for condition in conditions])
+    return may | segments.is_tombstone
 
 
 def _never(op: str, low: Floats, high: Floats) -> Mask:
@@ -312,10 +312,10 @@ def joined_entities(
     left, right = asking.reduced(left, right, condition, names)
     pairs, one = _segments_of(left, entities[0])
     other_pairs, other = _segments_of(right, entities[1])
-    found = overlap_pairs(
+    overlaps = overlap_pairs(
         pairs, left.lo[one], left.ends[one], other_pairs, right.lo[other], right.ends[other]
     )
-    both = replace(found, left=one[found.left], right=other[found.right])
+    both = replace(overlaps, left=one[overlaps.left], right=other[overlaps.right])
     return _paired(left, right, both, condition, names, asking)
 
 
@@ -324,8 +324,8 @@ def _segments_of(segments: Segments, entities: Ints) -> tuple[Ints, Indices]:
     order = segments.by_time
     keys = segments.keys[order]
     first = np.searchsorted(keys, entities, "left")
-    of, places = timeline.runs(first, np.searchsorted(keys, entities, "right") - first)
-    return of.astype(np.int64), order[places]
+    owners, places = timeline.runs(first, np.searchsorted(keys, entities, "right") - first)
+    return owners.astype(np.int64), order[places]
 
 
 def _paired(
@@ -346,8 +346,8 @@ def _paired(
     for name, side, rows in ((names[0], left, pairs.left), (names[1], right, pairs.right)):
         taken = side.take(rows[order])
         by = taken.seconds(lo)
-        for attribute, own in taken.coefs.items():
-            coefs[f"{name}.{attribute}"] = polynomials.shifted(own, by)
+        for attribute, matrix in taken.coefs.items():
+            coefs[f"{name}.{attribute}"] = polynomials.shifted(matrix, by)
             errors[f"{name}.{attribute}"] = taken.errors[attribute]
         dead |= taken.is_tombstone
         is_point |= taken.is_point
@@ -423,11 +423,11 @@ def same_entity(left: Segments, right: Segments) -> Pairs:
     Each side's segments of an entity do not overlap each other; they may be in any order.
     """
     one, other = left.by_time, right.by_time
-    found = overlap_pairs(
+    pairs = overlap_pairs(
         left.keys[one], left.lo[one], left.ends[one],
         right.keys[other], right.lo[other], right.ends[other],
     )  # fmt: skip
-    return replace(found, left=one[found.left], right=other[found.right])
+    return replace(pairs, left=one[pairs.left], right=other[pairs.right])
 
 
 def different_entities(
@@ -459,8 +459,8 @@ def among_entities(
     if sides is None:
         return _swept(segments, segments, within or {}, is_self=True)
     one, other = np.flatnonzero(sides == 0), np.flatnonzero(sides == 1)
-    found = different_entities(segments.take(one), segments.take(other), within)
-    return replace(found, left=one[found.left], right=other[found.right])
+    pairs = different_entities(segments.take(one), segments.take(other), within)
+    return replace(pairs, left=one[pairs.left], right=other[pairs.right])
 
 
 def _swept(left: Segments, right: Segments, within: Mapping[str, float], *, is_self: bool) -> Pairs:
@@ -497,8 +497,8 @@ def _boxes(segments: Segments, margin: Floats) -> tuple[Floats, Floats]:
     low, high = np.empty((2, len(segments), len(segments.coefs)))
     length = in_seconds(segments.ends - segments.lo)
     since = segments.seconds(segments.lo)
-    for axis, given in enumerate(segments.coefs.values()):
-        coefs = np.ascontiguousarray(given)
+    for axis, matrix in enumerate(segments.coefs.values()):
+        coefs = np.ascontiguousarray(matrix)
         begun = polynomials.shifted(coefs, since)
         # Bounds by the terms are exact for lines, so no root has to be looked for.
         extremes = polynomials.extremes if coefs[:, 2:].any() else polynomials.bounds

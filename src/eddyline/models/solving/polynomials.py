@@ -46,31 +46,31 @@ def in_range(
         The results, infinite where a double cannot hold them.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        found = compute(values)
-        is_there = np.isfinite(found)
+        results = compute(values)
+        is_there = np.isfinite(results)
         if is_there.all() or not (np.abs(values) > LARGE).any():
-            return found
+            return results
         smaller = compute(np.ldexp(values, -SCALE))
         is_kept = is_there if grows_back else np.all(is_there, axis=-1, keepdims=True)
-        made: Floats = np.where(is_kept, found, np.ldexp(smaller, SCALE * grows_back))
-    return made
+        rescaled: Floats = np.where(is_kept, results, np.ldexp(smaller, SCALE * grows_back))
+    return rescaled
 
 
-def evaluate(coefs: Floats, at: Floats) -> Floats:
+def evaluate(coefs: Floats, seconds: Floats) -> Floats:
     """Return values by Horner's rule.
 
     Args:
         coefs: ``[n, degree + 1]``.
-        at: seconds since the origin, ``[n]`` or ``[n, m]`` for m instants of each polynomial.
+        seconds: seconds since the origin, ``[n]`` or ``[n, m]`` for m instants of each polynomial.
     """
-    return in_range(lambda some: _evaluated(some, at), coefs)
+    return in_range(lambda some: _evaluated(some, seconds), coefs)
 
 
-def _evaluated(coefs: Floats, at: Floats) -> Floats:
-    columns = coefs if at.ndim == 1 else coefs[:, None, :]
-    value = np.broadcast_to(columns[..., -1], np.broadcast(columns[..., -1], at).shape)
+def _evaluated(coefs: Floats, seconds: Floats) -> Floats:
+    columns = coefs if seconds.ndim == 1 else coefs[:, None, :]
+    value = np.broadcast_to(columns[..., -1], np.broadcast(columns[..., -1], seconds).shape)
     for power in range(coefs.shape[-1] - 2, -1, -1):
-        value = value * at + columns[..., power]
+        value = value * seconds + columns[..., power]
     return value.copy() if value.base is not None else value
 
 
@@ -87,19 +87,19 @@ def shifted(coefs: Floats, by: Floats) -> Floats:
 
 
 def _shifted(coefs: Floats, by: Floats) -> Floats:
-    found = np.array(coefs, order="C")
-    shift(found, by)
-    return found
+    shifted_coefs = np.array(coefs, order="C")
+    shift(shifted_coefs, by)
+    return shifted_coefs
 
 
 def derivative(coefs: Floats) -> Floats:
     """Return the derivatives, of a degree less, ``[n, max(degree, 1)]``."""
     if coefs.shape[-1] == 1:
         return np.zeros_like(coefs)
-    found = np.empty((len(coefs), coefs.shape[-1] - 1))
+    slopes = np.empty((len(coefs), coefs.shape[-1] - 1))
     for power in range(1, coefs.shape[-1]):  # along columns: rows are too short for NumPy
-        found[:, power - 1] = power * coefs[:, power]
-    return found
+        slopes[:, power - 1] = power * coefs[:, power]
+    return slopes
 
 
 def padded(coefs: Floats, size: int) -> Floats:
@@ -113,16 +113,16 @@ def padded(coefs: Floats, size: int) -> Floats:
 def total(one: Floats, other: Floats) -> Floats:
     """Return sums of polynomials; degrees may differ."""
     size = max(one.shape[-1], other.shape[-1])
-    found: Floats = padded(one, size) + padded(other, size)
-    return found
+    sums: Floats = padded(one, size) + padded(other, size)
+    return sums
 
 
 def product(one: Floats, other: Floats) -> Floats:
     """Return products of polynomials, ``[n, degree + other degree + 1]``."""
     n = max(len(one), len(other)) if len(one) and len(other) else 0
-    found = np.zeros((n, one.shape[-1] + other.shape[-1] - 1))
-    multiply(np.ascontiguousarray(one), np.ascontiguousarray(other), found)
-    return found
+    products = np.zeros((n, one.shape[-1] + other.shape[-1] - 1))
+    multiply(np.ascontiguousarray(one), np.ascontiguousarray(other), products)
+    return products
 
 
 def breaks(coefs: Floats, length: Floats) -> Floats:
@@ -186,7 +186,7 @@ def shift(coefs: Floats, by: Floats) -> None:
 @compiled
 def moved(coefs: Floats, by: Floats) -> tuple[Floats, Floats]:
     """Return polynomials on origins that are some seconds later, and the sizes of their terms."""
-    found, size = coefs.copy(), np.abs(coefs)
+    moved_coefs, size = coefs.copy(), np.abs(coefs)
     degree = coefs.shape[1] - 1
     for row in range(coefs.shape[0]):
         step = by[row]
@@ -194,32 +194,32 @@ def moved(coefs: Floats, by: Floats) -> tuple[Floats, Floats]:
             continue
         for low in range(degree):
             for power in range(degree - 1, low - 1, -1):
-                found[row, power] += step * found[row, power + 1]
+                moved_coefs[row, power] += step * moved_coefs[row, power + 1]
                 size[row, power] += abs(step) * size[row, power + 1]
-    return found, size
+    return moved_coefs, size
 
 
 @compiled
 def without_rounding(coefs: Floats, size: Floats, part: float) -> Floats:
     """Return coefficients with 0 for those that are no more than a part of their terms' size."""
-    found = coefs.copy()
+    cleaned = coefs.copy()
     for row in range(coefs.shape[0]):
         for power in range(coefs.shape[1]):
             if abs(coefs[row, power]) <= part * size[row, power] < np.inf:
-                found[row, power] = 0.0
-    return found
+                cleaned[row, power] = 0.0
+    return cleaned
 
 
 @compiled
-def multiply(one: Floats, other: Floats, found: Floats) -> None:
+def multiply(one: Floats, other: Floats, products: Floats) -> None:
     """Add products of polynomials to zeros; one polynomial stands for as many as the others are."""
     width = other.shape[1]
     step, other_step = one.shape[0] > 1, other.shape[0] > 1
-    for row in range(found.shape[0]):
+    for row in range(products.shape[0]):
         for power in range(one.shape[1]):
             factor = one[row * step, power]
-            for at in range(width):
-                found[row, power + at] += factor * other[row * other_step, at]
+            for other_power in range(width):
+                products[row, power + other_power] += factor * other[row * other_step, other_power]
 
 
 @compiled
@@ -244,11 +244,11 @@ def bounds_of(coefs: Floats, length: Floats) -> tuple[Floats, Floats]:
 def roots(coefs: Floats, length: Floats) -> Floats:
     """Return the roots inside ``(0, length)`` of each polynomial, ascending, then ``length``."""
     n, size = coefs.shape
-    found, work = np.empty((n, size - 1)), np.empty((size + 2, size + 1))
+    root_rows, work = np.empty((n, size - 1)), np.empty((size + 2, size + 1))
     for row in range(n):
-        count = roots_of(coefs[row], 0.0, length[row], found[row], work)
-        found[row, count:] = length[row]
-    return found
+        count = roots_of(coefs[row], 0.0, length[row], root_rows[row], work)
+        root_rows[row, count:] = length[row]
+    return root_rows
 
 
 @compiled
@@ -271,14 +271,14 @@ def scaled(coefs: Floats, room: Floats) -> Floats:
 
 
 @compiled
-def roots_of(coefs: Floats, begin: float, end: float, found: Floats, work: Floats) -> int:
-    """Put the roots inside ``(begin, end)`` of a polynomial, ascending, into ``found``.
+def roots_of(coefs: Floats, begin: float, end: float, output: Floats, work: Floats) -> int:
+    """Put the roots inside ``(begin, end)`` of a polynomial, ascending, into ``output``.
 
     Args:
         coefs: of one polynomial.
         begin: seconds since its origin.
         end: seconds since its origin.
-        found: where roots go.
+        output: where roots go.
         work: room for derivatives, at least two longer than ``coefs`` and one wider.
 
     Returns:
@@ -289,11 +289,11 @@ def roots_of(coefs: Floats, begin: float, end: float, found: Floats, work: Float
     if degree == 1:
         root = -coefs[0] / coefs[1]
         if begin < root < end:
-            found[0] = root
+            output[0] = root
             return 1
         return 0
     if degree == 2:
-        return quadratic_roots(coefs, begin, end, found)
+        return quadratic_roots(coefs, begin, end, output)
     if degree < 1:
         return 0
     derive(coefs, degree, work)
@@ -301,7 +301,7 @@ def roots_of(coefs: Floats, begin: float, end: float, found: Floats, work: Float
     count = quadratic_roots(work[degree - 2], begin, end, near)
     for order in range(degree - 3, -1, -1):
         count = next_roots(work, order, degree - order, begin, end, near, count)
-    found[:count] = near[:count]
+    output[:count] = near[:count]
     return count
 
 
@@ -313,9 +313,9 @@ def degree_within(coefs: Floats, begin: float, end: float) -> int:
         degree -= 1
     low = high = coefs[0]
     power, reach = 1.0, max(-begin, end)
-    for at in range(1, degree + 1):
+    for place in range(1, degree + 1):
         power *= reach
-        term = coefs[at] * power
+        term = coefs[place] * power
         low += -abs(term) if begin < 0 else min(term, 0.0)
         high += abs(term) if begin < 0 else max(term, 0.0)
     # What rounding could hide is looked for: both bounds are compared with the size of the terms.
@@ -324,7 +324,7 @@ def degree_within(coefs: Floats, begin: float, end: float) -> int:
 
 
 @compiled
-def quadratic_roots(coefs: Floats, begin: float, end: float, found: Floats) -> int:
+def quadratic_roots(coefs: Floats, begin: float, end: float, output: Floats) -> int:
     """Put the roots in a range of a polynomial of degree 2 or less, ascending, into a row."""
     c, b, a = coefs[0], coefs[1], coefs[2]
     one = other = begin  # which is no root inside
@@ -341,7 +341,7 @@ def quadratic_roots(coefs: Floats, begin: float, end: float, found: Floats) -> i
     count = 0
     for root in (one, other):
         if begin < root < end:
-            found[count] = root
+            output[count] = root
             count += 1
     return count
 
@@ -351,17 +351,17 @@ def derive(coefs: Floats, degree: int, derivatives: Floats) -> None:
     """Put a polynomial and all its derivatives into the rows of a matrix."""
     derivatives[0, : degree + 1] = coefs[: degree + 1]
     for order in range(1, degree + 1):
-        for at in range(degree + 1 - order):
-            derivatives[order, at] = derivatives[order - 1, at + 1] * (at + 1)
+        for place in range(degree + 1 - order):
+            derivatives[order, place] = derivatives[order - 1, place + 1] * (place + 1)
 
 
 @compiled
-def value_at(coefs: Floats, degree: int, at: float) -> float:
+def value_at(coefs: Floats, degree: int, seconds: float) -> float:
     """Return the value at an instant, 0 where rounding cannot tell it from 0."""
     value = size = 0.0
     for power in range(degree, -1, -1):
-        value = value * at + coefs[power]
-        size = size * abs(at) + abs(coefs[power])
+        value = value * seconds + coefs[power]
+        size = size * abs(seconds) + abs(coefs[power])
     return 0.0 if abs(value) <= _ROUNDING * size else value
 
 
@@ -379,18 +379,18 @@ def next_roots(
     coefs, slopes = derivatives[order], derivatives[order + 1]
     critical = near[:count].copy()
     left, before = begin, value_at(coefs, degree, begin)
-    found = 0
+    n_roots = 0
     for piece in range(count + 1):
         right = critical[piece] if piece < count else end
         after = value_at(coefs, degree, right)
         if before * after < 0:
-            near[found] = root_between(coefs, slopes, degree, left, right, before)
-            found += 1
+            near[n_roots] = root_between(coefs, slopes, degree, left, right, before)
+            n_roots += 1
         elif after == 0 and piece < count:
-            near[found] = right
-            found += 1
+            near[n_roots] = right
+            n_roots += 1
         left, before = right, after
-    return found
+    return n_roots
 
 
 @compiled
@@ -398,29 +398,29 @@ def root_between(
     coefs: Floats, slopes: Floats, degree: int, left: float, right: float, before: float
 ) -> float:
     """Return the root in a piece with one change of sign: Newton's steps, or halves of it."""
-    at = (left + right) / 2
+    guess = (left + right) / 2
     width = right - left
     accuracy = _ACCURACY * max(abs(left), abs(right))
     for _ in range(_STEPS):
         value, slope = 0.0, 0.0
         for power in range(degree, 0, -1):
-            value = value * at + coefs[power]
-            slope = slope * at + slopes[power - 1]
-        value = value * at + coefs[0]
+            value = value * guess + coefs[power]
+            slope = slope * guess + slopes[power - 1]
+        value = value * guess + coefs[0]
         if value == 0:
-            return at
+            return guess
         if value * before > 0:
-            left = at
+            left = guess
         else:
-            right = at
+            right = guess
         step = -value / slope if slope != 0 else width
-        if not left < at + step < right or abs(step) > width / 2:
-            step = (left + right) / 2 - at
+        if not left < guess + step < right or abs(step) > width / 2:
+            step = (left + right) / 2 - guess
         width = abs(step)
-        at += step
+        guess += step
         if width <= accuracy:
-            return at
-    return at
+            return guess
+    return guess
 
 
 @compiled
@@ -437,7 +437,7 @@ def all_cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, NDArray[np.int8]]
         ``[n, degree + 1]``: before the first, between each two, and behind the last.
     """
     n, size = coefs.shape
-    found, room = roots(coefs, np.multiply(hi - lo, MICROS)), np.empty(size)
+    root_rows, room = roots(coefs, np.multiply(hi - lo, MICROS)), np.empty(size)
     instants = np.empty((n, size - 1), np.int64)
     signs = np.empty((n, size), np.int8)
     for row in range(n):
@@ -445,7 +445,7 @@ def all_cuts(coefs: Floats, lo: Ints, hi: Ints) -> tuple[Ints, NDArray[np.int8]]
         polynomial = scaled(coefs[row], room)
         for gap in range(size):
             # The seconds of ``hi`` may be rounded: what is no root ends where the range does.
-            right = found[row, gap] if gap < size - 1 else end
+            right = root_rows[row, gap] if gap < size - 1 else end
             if gap < size - 1:
                 instant = lo[row] + np.int64(np.rint(right / MICROS))
                 instants[row, gap] = min(instant, hi[row]) if right < end else hi[row]

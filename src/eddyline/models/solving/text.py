@@ -87,7 +87,7 @@ def condition_of(tree: Expr, text: str, names: Collection[str]) -> Condition:
 def has_root(text: str) -> bool:
     """Return whether a square root stands in a condition."""
     calls = parse_condition(text, "the condition").find_all(exp.Anonymous)
-    return any(str(each.this).lower() == "sqrt" for each in calls)
+    return any(str(call.this).lower() == "sqrt" for call in calls)
 
 
 @deep
@@ -112,16 +112,18 @@ def split_condition(
         NotSupportedError: as of ``read_condition``, or a part is about both.
     """
     reader, tree = _Reader(text, attributes), parse_condition(text, "the condition")
-    known = {each.lower() for each in others} - {each.lower() for each in attributes}
+    other_names = {name.lower() for name in others} - {name.lower() for name in attributes}
     native, modelled = [], []
     for part in tree.flatten() if isinstance(tree, exp.And) else [tree]:
-        names = [each.name.lower() for each in part.find_all(exp.Column)]
-        is_other = [each in known for each in names]
+        names = [column.name.lower() for column in part.find_all(exp.Column)]
+        is_other = [name in other_names for name in names]
         if names and all(is_other):
             native.append(_said(part))
             continue
         if any(is_other) and mixes:
-            both = _Reader(text, [*attributes, *(each for each in others if each.lower() in known)])
+            both = _Reader(
+                text, [*attributes, *(name for name in others if name.lower() in other_names)]
+            )
             modelled.append(both.condition(part, is_so=True))
             continue
         if any(is_other):
@@ -144,11 +146,11 @@ def read_expression(text: str, names: Collection[str]) -> Expression:
 
 def expression_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
     """Return the arithmetic that a tree of a part of a text says; errors as above."""
-    reader, found = _Reader(text, names), arithmetic_of(tree, text, names)
-    if not reader.is_closed(found):
+    reader, expression = _Reader(text, names), arithmetic_of(tree, text, names)
+    if not reader.is_closed(expression):
         message = "abs and sqrt are no polynomials: they stand only in conditions"
         raise reader.unsupported(message, tree)
-    return found
+    return expression
 
 
 def arithmetic_of(tree: Expr, text: str, names: Collection[str]) -> Expression:
@@ -202,14 +204,14 @@ class _Reader:
         if isinstance(node, exp.Not):
             return self.condition(node.this, is_so=not is_so)
         if isinstance(node, exp.And | exp.Or):
-            parts = tuple(self.condition(each, is_so=is_so) for each in node.flatten())
+            parts = tuple(self.condition(part, is_so=is_so) for part in node.flatten())
             return And(parts) if isinstance(node, exp.And) is is_so else Or(parts)
         if isinstance(node, exp.Between):
             low, high = node.args["low"], node.args["high"]
             bounds = [(low, "<=", node.this), (node.this, "<=", high)]
             return self._all_of(bounds, node, is_so=is_so)
         if isinstance(node, exp.In) and node.expressions:
-            tests = [self._all_of([(node.this, "=", each)], node, is_so=is_so) for each in
+            tests = [self._all_of([(node.this, "=", item)], node, is_so=is_so) for item in
                      node.expressions]  # fmt: skip
             return Or(tuple(tests)) if is_so else And(tuple(tests))
         if isinstance(node, exp.Binary) and type(node) in _OPS:
@@ -254,8 +256,8 @@ class _Reader:
             return negative(self.expression(node.this))
         if isinstance(node, exp.Add | exp.Sub | exp.Mul):
             left, right = self.expression(node.left), self.expression(node.right)
-            made = {exp.Add: Sum, exp.Sub: difference, exp.Mul: Product}
-            return made[type(node)](left, right)
+            makers = {exp.Add: Sum, exp.Sub: difference, exp.Mul: Product}
+            return makers[type(node)](left, right)
         if isinstance(node, exp.Div):
             return self._quotient(node)
         if isinstance(node, exp.Anonymous):
@@ -263,13 +265,13 @@ class _Reader:
         return self._number(node)
 
     def _attribute(self, node: exp.Column) -> Expression:
-        name = ".".join(each.name for each in node.parts)
-        found = self._named(name, node)
-        if found is not None:
-            return Attribute(found)
-        axes = [self._named(each, node) for each in earth.components(name)]
+        name = ".".join(part.name for part in node.parts)
+        attribute = self._named(name, node)
+        if attribute is not None:
+            return Attribute(attribute)
+        axes = [self._named(axis, node) for axis in earth.components(name)]
         if None not in axes:
-            return earth.length([Attribute(each) for each in axes if each is not None])
+            return earth.length([Attribute(axis) for axis in axes if axis is not None])
         if self.position(node) is not None:
             advice = f"distance({name}, 47.6, -122.3), speed({name}), lat({name}) or lon({name})"
             raise self.wrong(f"{name} is a position; write {advice}", node)
@@ -277,10 +279,12 @@ class _Reader:
 
     def _named(self, name: str, node: Expr) -> str | None:
         """Return the attribute of a name, None if there is none."""
-        known = {each.lower(): each for each in self._names}
-        if name.lower() in known:
-            return known[name.lower()]
-        short = [each for each in self._names if each.lower().endswith(f".{name.lower()}")]
+        spellings = {attribute.lower(): attribute for attribute in self._names}
+        if name.lower() in spellings:
+            return spellings[name.lower()]
+        short = [
+            attribute for attribute in self._names if attribute.lower().endswith(f".{name.lower()}")
+        ]
         if len(short) > 1:
             raise self.wrong(f"{name} may be {' or '.join(sorted(short))}: say which", node)
         return short[0] if short else None
@@ -290,17 +294,17 @@ class _Reader:
     def position(self, node: Expr) -> list[str] | None:
         """Return the attributes of the position that a node names, None if it names none."""
         node = node.unnest()
-        name = ".".join(each.name for each in node.parts) if isinstance(node, exp.Column) else ""
+        name = ".".join(part.name for part in node.parts) if isinstance(node, exp.Column) else ""
         if not earth.is_position(name):
             return None
-        axes = [self._named(each, node) for each in earth.coordinates(name)]
-        return None if None in axes else [each for each in axes if each is not None]
+        axes = [self._named(axis, node) for axis in earth.coordinates(name)]
+        return None if None in axes else [axis for axis in axes if axis is not None]
 
     def is_length(self, node: Expr) -> bool:
         """Return whether a node is a speed or a distance, or the name of one."""
         node = node.unnest()
         if isinstance(node, exp.Column):
-            name = ".".join(each.name for each in node.parts)
+            name = ".".join(part.name for part in node.parts)
             axes = earth.components(name)
             return self._named(name, node) is None and all(self._named(a, node) for a in axes)
         return _function(node) in {earth.SPEED, earth.DISTANCE}
@@ -315,8 +319,8 @@ class _Reader:
         return f", and {', '.join(earth.FUNCTIONS)} of positions" if self._positions else ""
 
     def _position(self, node: Expr) -> earth.Vector:
-        found = self.position(node)
-        if found is None:
+        axes = self.position(node)
+        if axes is None:
             named = self._positions
             raise self.wrong(
                 f"{_said(node)} is no position; {unknown('position', _said(node), named)}"
@@ -324,22 +328,22 @@ class _Reader:
                 else f"{_said(node)} is no position; fit one: track=('lat', 'lon')",
                 node,
             )
-        return earth.point(found)
+        return earth.point(axes)
 
     def _of_position(self, node: exp.Anonymous, name: str) -> Expression:
-        of, *others = node.expressions
+        position, *others = node.expressions
         if name in {earth.LAT, earth.LON}:
             raise self.unsupported(
                 f"{name}() is no polynomial: compare it with a number; results that are rows "
                 f"have {earth.LAT} and {earth.LON} of each position",
                 node,
             )
-        here = self._position(of)
+        here = self._position(position)
         if name == earth.SPEED:
             return earth.pace(here)
         if len(others) == 1:
             return earth.apart(here, self._position(others[0]))
-        lat, lon = (self._value(self.expression(each), each) for each in others)
+        lat, lon = (self._value(self.expression(degree), degree) for degree in others)
         for word, value in ((earth.LAT, lat), (earth.LON, lon)):
             self._checked(word, value, node)
         if name == earth.DISTANCE:
@@ -378,8 +382,8 @@ class _Reader:
         name = _function(node)
         if name in earth.FUNCTIONS:
             if len(node.expressions) not in earth.FUNCTIONS[name]:
-                said = " or ".join(map(str, earth.FUNCTIONS[name]))
-                raise self.wrong(f"{name}() takes {said}, got {len(node.expressions)}", node)
+                numbers = " or ".join(map(str, earth.FUNCTIONS[name]))
+                raise self.wrong(f"{name}() takes {numbers}, got {len(node.expressions)}", node)
             return self._of_position(node, name)
         wanted = 2 if name in {"pow", "power"} else 1
         if name not in {*_FUNCTIONS, "pow", "power"}:
@@ -416,24 +420,24 @@ class _Reader:
         raise self.unsupported(f"{_said(node)} is no constant; write a number", node)
 
     def _number(self, node: Expr) -> Expression:
-        found = constant_of(node)
-        if found is not None and found.family == "null":
+        constant = constant_of(node)
+        if constant is not None and constant.family == "null":
             raise self.wrong(  # NULL is a token that does not know its place
                 "NULL compares as unknown with everything; leave the comparison out",
                 node.parent or node,
             )
-        if found is None or found.family not in {"integer", "decimal", "float"}:
+        if constant is None or constant.family not in {"integer", "decimal", "float"}:
             raise self.unsupported(
                 f"{_said(node)} is no finite number and no modelled attribute; conditions on "
                 "other columns belong in WHERE before the model",
                 node,
             )
-        return Number(float(found.value))  # type: ignore[arg-type]  # of these families: a number
+        return Number(float(constant.value))  # type: ignore[arg-type]  # of these families: a number
 
     @staticmethod
     def is_closed(part: Expression) -> bool:
         """Return whether an expression is a polynomial."""
-        return not any(isinstance(each, Absolute | Root) for each in walk(part))
+        return not any(isinstance(node, Absolute | Root) for node in walk(part))
 
     def shallow(self, value: Value, node: Expr) -> Value:
         """Return a value, or refuse a deep one, because workers walk trees by recursion."""

@@ -1,4 +1,4 @@
-"""Where conditions hold: ranges of time on which comparisons of polynomials are true.
+"""Ranges of time on which comparisons of polynomials are true.
 
 Segments and a condition come in; ``where`` returns ranges, and ``solutions`` the segments cut to
 these. The answer is a set of whole microseconds. A range ``[lo, hi)`` contains ``lo`` and not
@@ -84,7 +84,9 @@ def where(segments: Segments, condition: Condition) -> Segments:
 
 def solutions(segments: Segments, condition: Condition) -> Ranges:
     """Return the ranges on which a condition holds, and all of each tombstone."""
-    expressions = tuple(dict.fromkeys(each.expression for each in comparisons(condition)))
+    expressions = tuple(
+        dict.fromkeys(comparison.expression for comparison in comparisons(condition))
+    )
     program, names = program_of(condition, expressions), sorted(attributes(condition))
     coefs = {name: segments.coefs[name] for name in names}
     gone = segments.is_tombstone
@@ -92,15 +94,15 @@ def solutions(segments: Segments, condition: Condition) -> Ranges:
     parts = []
     for start in range(0, max(len(read), 1), BLOCK):
         part = read.part(start, start + BLOCK)
-        given = {name: Terms.of(part.coefs[name]) for name in names}
-        compared = stacked([cleaned_of(each, given, len(part)) for each in expressions])
-        own = Ranges(*solve(program, compared, part.origin, part.lo, part.hi, part.is_point))
-        parts.append(replace(own, rows=own.rows + start))
-    found = parts[0] if len(parts) == 1 else Ranges.joined(parts)
+        terms = {name: Terms.of(part.coefs[name]) for name in names}
+        compared = stacked([cleaned_of(expression, terms, len(part)) for expression in expressions])
+        ranges = Ranges(*solve(program, compared, part.origin, part.lo, part.hi, part.is_point))
+        parts.append(replace(ranges, rows=ranges.rows + start))
+    solved = parts[0] if len(parts) == 1 else Ranges.joined(parts)
     if not gone.any():
-        return found
+        return solved
     whole = Ranges(np.arange(len(gone)), segments.lo, segments.hi, segments.is_point).take(gone)
-    alive = replace(found, rows=np.flatnonzero(~gone)[found.rows])
+    alive = replace(solved, rows=np.flatnonzero(~gone)[solved.rows])
     both = Ranges.joined([whole, alive])
     return both.take(np.argsort(both.rows, kind="stable"))  # no segment is in both
 
@@ -113,14 +115,14 @@ def begun(segments: Segments, names: Iterable[str]) -> dict[str, Terms]:
 
 def program_of(condition: Condition, expressions: Sequence[Expression]) -> Ints:
     """Return a condition as the kernel reads it, over expressions by their places."""
-    places = {each: at for at, each in enumerate(expressions)}
+    places = {expression: place for place, expression in enumerate(expressions)}
 
     def tokens(part: Condition) -> list[int]:
         if isinstance(part, Comparison):
             return [8 * places[part.expression] + OPS.index(part.op)]
         join = AND if isinstance(part, And) else OR
         first, *rest = map(tokens, part.parts)
-        return first + [token for each in rest for token in (*each, join)]
+        return first + [token for operand in rest for token in (*operand, join)]
 
     return np.array(tokens(condition), np.int64)
 
@@ -129,20 +131,20 @@ def stacked(coefs: Sequence[Floats]) -> Floats:
     """Return polynomials of several expressions as one array, higher powers of some being 0."""
     if len(coefs) == 1:
         return np.ascontiguousarray(coefs[0])[None]
-    found = np.zeros((len(coefs), len(coefs[0]), max(each.shape[1] for each in coefs)))
-    for into, each in zip(found, coefs, strict=True):
-        into[:, : each.shape[1]] = each
-    return found
+    block = np.zeros((len(coefs), len(coefs[0]), max(coef.shape[1] for coef in coefs)))
+    for into, matrix in zip(block, coefs, strict=True):
+        into[:, : matrix.shape[1]] = matrix
+    return block
 
 
 # -- compiled: one segment after the other --------------------------------------------------------
 #
-# Kernels share names of arguments. ``coefs`` are coefficients by polynomial and segment; ``at`` is
-# the polynomial, ``row`` the segment, ``origin`` where its variable is 0, and ``lo`` and ``hi``
-# where it begins and ends (µs). ``instants`` has the roots of each polynomial in the segment,
-# ``counts`` how many, and ``signs`` the signs before the first, between each two, and behind the
-# last. ``found``, ``work`` and ``stack`` are room. Arrays come whole, because making views takes
-# longer.
+# Kernels share names of arguments. ``coefs`` are coefficients by polynomial and segment, whose
+# places are ``polynomial`` and ``row``. ``origin`` is where the variable of a segment is 0, and
+# ``lo`` and ``hi`` where it begins and ends (µs). ``instants`` has the roots of each polynomial in
+# the segment, ``counts`` how many, and ``signs`` the signs before the first, between each two, and
+# behind the last. ``root_seconds``, ``work`` and ``stack`` are room. Arrays come whole, because
+# making views takes longer.
 
 
 UNKNOWN = 2
@@ -171,12 +173,12 @@ def verdict_on(program: Ints, signs: Ints, stack: Ints) -> int:
     top = 0
     for token in program:
         if token >= 0:
-            sign, found = signs[token >> 3], _NO
+            sign, verdict = signs[token >> 3], _NO
             if sign == UNKNOWN:
-                found = _MAYBE
+                verdict = _MAYBE
             elif sign != NONE and (_TRUE_FOR[token & 7] >> (sign + 1)) & 1:
-                found = _SURE
-            stack[top] = found
+                verdict = _SURE
+            stack[top] = verdict
             top += 1
         else:
             top -= 1
@@ -187,12 +189,12 @@ def verdict_on(program: Ints, signs: Ints, stack: Ints) -> int:
 
 @inlined
 def begin_at(
-    coefs: Floats, at: int, row: int, since: float, farthest: float, begun: Floats
+    coefs: Floats, polynomial: int, row: int, since: float, farthest: float, begun: Floats
 ) -> float:
     """Move a polynomial to a later origin; return the size of its terms at the farthest instant."""
     width, size = coefs.shape[2], 0.0
     for power in range(width - 1, -1, -1):
-        begun[power] = coefs[at, row, power]
+        begun[power] = coefs[polynomial, row, power]
         size = size * farthest + abs(begun[power])
     for low in range(width - 1):
         for power in range(width - 2, low - 1, -1):
@@ -202,17 +204,17 @@ def begin_at(
 
 @inlined
 def settled_sign(
-    coefs: Floats, at: int, row: int, since: float, until: float, begun: Floats
+    coefs: Floats, polynomial: int, row: int, since: float, until: float, begun: Floats
 ) -> int:
     """Return the sign on all of a range if bounds or zeros settle it.
 
     The range is in seconds after the origin. ``begun`` is room for the polynomial from there on.
     """
-    first, length, reach = coefs[at, row, 0], until - since, 1.0
+    first, length, reach = coefs[polynomial, row, 0], until - since, 1.0
     least, most, size, is_zero = first, first, 0.0, first == 0
     if since == 0:
         for power in range(1, coefs.shape[2]):
-            coef = coefs[at, row, power]
+            coef = coefs[polynomial, row, power]
             reach *= length
             if coef != 0:
                 is_zero = False
@@ -222,7 +224,7 @@ def settled_sign(
         size += abs(first)
     else:
         width = coefs.shape[2]
-        size = begin_at(coefs, at, row, since, max(abs(since), abs(until)), begun)
+        size = begin_at(coefs, polynomial, row, since, max(abs(since), abs(until)), begun)
         is_zero = size == 0
         least = most = begun[0]
         for power in range(1, width):
@@ -261,7 +263,7 @@ def cut(
     origin: int,
     lo: int,
     hi: int,
-    found: Floats,
+    root_seconds: Floats,
     work: Floats,
     instants: Ints,
     signs: Ints,
@@ -277,10 +279,10 @@ def cut(
     # Rounding hides a sign near a root, so search a little farther on both sides.
     around = max(4 * MICROS, AROUND * max(abs(since), abs(until)))
     left, end = since - around, until + around
-    count = roots_of(coefs, left, end, found, work)
+    count = roots_of(coefs, left, end, root_seconds, work)
     kept = 0
     for gap in range(count + 1):
-        right = found[gap] if gap < count else end
+        right = root_seconds[gap] if gap < count else end
         value = value_at(coefs, degree, (left + right) / 2)
         signs[kept] = (value > 0) - (value < 0)
         left = right
@@ -297,7 +299,7 @@ def cut(
 @inlined
 def cut_line(
     coefs: Floats,
-    at: int,
+    polynomial: int,
     row: int,
     origin: int,
     lo: int,
@@ -306,9 +308,9 @@ def cut_line(
     signs: Ints,
 ) -> int:
     """Do the same for an unsettled line, given by its indices."""
-    value, slope = coefs[at, row, 0], coefs[at, row, 1]
+    value, slope = coefs[polynomial, row, 0], coefs[polynomial, row, 1]
     sign, root = (1 if slope > 0 else -1), -value / slope
-    signs[at, 0], signs[at, 1] = -sign, sign
+    signs[polynomial, 0], signs[polynomial, 1] = -sign, sign
     micros = root / MICROS
     if micros >= hi - origin + 1:
         return 0
@@ -320,27 +322,27 @@ def cut_line(
         if instant >= hi:
             return 0
         if instant >= lo:
-            instants[at, 0] = instant
+            instants[polynomial, 0] = instant
             return 1
-    signs[at, 0] = sign
+    signs[polynomial, 0] = sign
     return 0
 
 
 @inlined
-def is_line(coefs: Floats, at: int, row: int) -> bool:
+def is_line(coefs: Floats, polynomial: int, row: int) -> bool:
     """Return whether a polynomial has a slope and no higher powers."""
     for power in range(2, coefs.shape[2]):
-        if coefs[at, row, power] != 0:
+        if coefs[polynomial, row, power] != 0:
             return False
-    return bool(coefs.shape[2] > 1 and coefs[at, row, 1] != 0)
+    return bool(coefs.shape[2] > 1 and coefs[polynomial, row, 1] != 0)
 
 
 @inlined
 def sort_few(numbers: Ints, n: int) -> int:
     """Sort the first of some numbers, each once, by insertion; return how many are left."""
     kept = 1
-    for at in range(1, n):
-        number, place = numbers[at], kept
+    for index in range(1, n):
+        number, place = numbers[index], kept
         while place > 0 and numbers[place - 1] > number:
             place -= 1
         if place > 0 and numbers[place - 1] == number:
@@ -355,9 +357,9 @@ def sort_few(numbers: Ints, n: int) -> int:
 @compiled
 def larger(array: Ints, n: int) -> Ints:
     """Return a longer array that begins with the first of another's places."""
-    found = np.empty(2 * array.size, array.dtype)
-    found[:n] = array[:n]
-    return found
+    longer = np.empty(2 * array.size, array.dtype)
+    longer[:n] = array[:n]
+    return longer
 
 
 @inlined
@@ -367,34 +369,44 @@ def cut_all(
     origin: int,
     lo: int,
     hi: int,
-    known: Ints,
+    known_signs: Ints,
     counts: Ints,
     instants: Ints,
     signs: Ints,
-    left: Ints,
-    found: Floats,
+    gap_begins: Ints,
+    root_seconds: Floats,
     work: Floats,
 ) -> int:
     """Cut a segment by the roots of all polynomials; return how many gaps there are.
 
-    ``known`` is the sign of each polynomial, or ``UNKNOWN``; ``left`` gets the begins of gaps.
+    ``known_signs`` is the sign of each polynomial, or ``UNKNOWN``; ``gap_begins`` gets where gaps
+    begin.
     """
-    left[0], n_left = lo, 1
-    for at in range(known.size):
-        if known[at] != UNKNOWN:
-            counts[at], signs[at, 0] = 0, known[at]
-        elif is_line(coefs, at, row):
-            counts[at] = cut_line(coefs, at, row, origin, lo, hi, instants, signs)
+    gap_begins[0], n_left = lo, 1
+    for polynomial in range(known_signs.size):
+        if known_signs[polynomial] != UNKNOWN:
+            counts[polynomial], signs[polynomial, 0] = 0, known_signs[polynomial]
+        elif is_line(coefs, polynomial, row):
+            counts[polynomial] = cut_line(coefs, polynomial, row, origin, lo, hi, instants, signs)
         else:
-            counts[at] = cut(coefs[at, row], origin, lo, hi, found, work, instants[at], signs[at])
-        for root in range(counts[at]):
-            left[n_left] = instants[at, root]
+            counts[polynomial] = cut(
+                coefs[polynomial, row],
+                origin,
+                lo,
+                hi,
+                root_seconds,
+                work,
+                instants[polynomial],
+                signs[polynomial],
+            )
+        for root in range(counts[polynomial]):
+            gap_begins[n_left] = instants[polynomial, root]
             n_left += 1
-    return sort_few(left, n_left)
+    return sort_few(gap_begins, n_left)
 
 
 @inlined
-def begin_of(part: int, left: Ints, n_left: int, stop: int) -> int:
+def begin_of(part: int, gap_begins: Ints, n_left: int, stop: int) -> int:
     """Return the begin of a part of a segment (µs), ``NOWHERE`` if the part is empty.
 
     Even parts are instants with roots, odd parts the gaps behind them, and the last part the end.
@@ -402,34 +414,34 @@ def begin_of(part: int, left: Ints, n_left: int, stop: int) -> int:
     gap = part // 2
     if gap == n_left:
         return stop
-    begin = left[gap] + part % 2
-    following = left[gap + 1] if gap + 1 < n_left else stop
+    begin = gap_begins[gap] + part % 2
+    following = gap_begins[gap + 1] if gap + 1 < n_left else stop
     return begin if begin < following else NOWHERE
 
 
 @inlined
 def holds_from(
     part: int,
-    left: Ints,
+    gap_begins: Ints,
     program: Ints,
     counts: Ints,
     instants: Ints,
     signs: Ints,
-    known: Ints,
+    part_signs: Ints,
     stack: Ints,
 ) -> bool:
     """Return whether a condition holds on a part of a segment, all along.
 
-    ``part`` is as in ``begin_of``, and not the last one; ``known`` is room for the signs on it.
+    ``part`` is as in ``begin_of``, and not the last one; ``part_signs`` is room for its signs.
     """
-    begin, is_instant = left[part // 2], part % 2 == 0
-    for at in range(counts.size):
+    begin, is_instant = gap_begins[part // 2], part % 2 == 0
+    for polynomial in range(counts.size):
         passed, is_root = 0, False
-        while passed < counts[at] and instants[at, passed] <= begin:
-            is_root = is_root or instants[at, passed] == begin
+        while passed < counts[polynomial] and instants[polynomial, passed] <= begin:
+            is_root = is_root or instants[polynomial, passed] == begin
             passed += 1
-        known[at] = 0 if is_instant and is_root else signs[at, passed]
-    return verdict_on(program, known, stack) == _SURE
+        part_signs[polynomial] = 0 if is_instant and is_root else signs[polynomial, passed]
+    return verdict_on(program, part_signs, stack) == _SURE
 
 
 @compiled
@@ -452,9 +464,13 @@ def solve(
     rows, begins, ends = np.empty((3, n + most), np.int64)
     points = np.empty(n + most, np.bool_)
     stack = np.empty(program.size, np.int64)
-    known, counts = np.empty((2, n_polynomials), np.int64)
+    known_signs, counts = np.empty((2, n_polynomials), np.int64)
     instants, signs = np.empty((2, n_polynomials, size), np.int64)
-    found, work, left = np.empty(size), np.empty((size + 2, size + 1)), np.empty(most, np.int64)
+    root_seconds, work, gap_begins = (
+        np.empty(size),
+        np.empty((size + 2, size + 1)),
+        np.empty(most, np.int64),
+    )
     m = 0
     for row in range(n):
         if m + most > rows.size:
@@ -462,24 +478,37 @@ def solve(
             ends, points = larger(ends, m), larger(points, m)
         zero, first, stop = origin[row], lo[row], hi[row] + is_point[row]
         since, until = (first - zero) * MICROS, (stop - zero) * MICROS
-        for at in range(n_polynomials):
-            known[at] = settled_sign(coefs, at, row, since, until, found)
-        verdict = verdict_on(program, known, stack)
+        for polynomial in range(n_polynomials):
+            known_signs[polynomial] = settled_sign(
+                coefs, polynomial, row, since, until, root_seconds
+            )
+        verdict = verdict_on(program, known_signs, stack)
         if verdict == _SURE:
             rows[m], begins[m], ends[m], points[m] = row, first, hi[row], is_point[row]
             m += 1
         if verdict != _MAYBE:
             continue
         n_left = cut_all(
-            coefs, row, zero, first, stop, known, counts, instants, signs, left, found, work
+            coefs,
+            row,
+            zero,
+            first,
+            stop,
+            known_signs,
+            counts,
+            instants,
+            signs,
+            gap_begins,
+            root_seconds,
+            work,
         )
         start, is_open = first, False
         for part in range(2 * n_left + 1):
-            begin = begin_of(part, left, n_left, stop)
+            begin = begin_of(part, gap_begins, n_left, stop)
             if begin == NOWHERE:
                 continue
             holds = part < 2 * n_left and holds_from(
-                part, left, program, counts, instants, signs, known, stack
+                part, gap_begins, program, counts, instants, signs, known_signs, stack
             )
             if holds and not is_open:
                 start = begin

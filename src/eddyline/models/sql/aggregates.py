@@ -56,19 +56,19 @@ class Aggregated:
 def aggregates_in(statement: Statement) -> list[exp.Anonymous] | None:
     """Return the calls of aggregates in a SELECT; None if it does not aggregate at all."""
     args = statement.tree.args
-    trees = [*(each.tree for each in statement.output_columns)]
+    trees = [*(column.tree for column in statement.output_columns)]
     trees += [args["having"].this] if args.get("having") else []
     calls = [call for tree in trees for call in _calls(tree)]
     return calls if calls or args.get("group") or args.get("having") else None
 
 
 def _calls(tree: Expr) -> list[exp.Anonymous]:
-    found = [
-        each
-        for each in tree.find_all(exp.Anonymous)
-        if isinstance(each.this, str) and each.this.lower() in FUNCTIONS
+    calls = [
+        node
+        for node in tree.find_all(exp.Anonymous)
+        if isinstance(node.this, str) and node.this.lower() in FUNCTIONS
     ]
-    return sorted(found, key=offset_of)
+    return sorted(calls, key=offset_of)
 
 
 class Aggregates:
@@ -97,14 +97,16 @@ class Aggregates:
         self.width_us, self.slide_us = self._window()
         self._aliases = self._of_columns()
         self._made: dict[tuple[str, tuple[str, ...]], Aggregated] = {}
-        for each in calls:
-            self._add(each)
+        for call in calls:
+            self._add(call)
         self._check_functions()
         self.groups = self._groups()
-        inner = [unaliased(each, statement)[1].tree.unnest() for each in statement.output_columns]
+        inner = [
+            unaliased(column, statement)[1].tree.unnest() for column in statement.output_columns
+        ]
         self.is_plain = all(
-            isinstance(each, exp.Column) or any(each is one for one in self._aliases.values())
-            for each in inner
+            isinstance(node, exp.Column) or any(node is one for one in self._aliases.values())
+            for node in inner
         )
         """Whether output columns are aggregates, and not arithmetic over them."""
 
@@ -112,7 +114,7 @@ class Aggregates:
 
     def _of_columns(self) -> dict[str, exp.Anonymous]:
         """Return the calls that are output columns, by the names of these."""
-        found: dict[str, exp.Anonymous] = {}
+        calls: dict[str, exp.Anonymous] = {}
         for column in self._statement.output_columns:
             if is_star(column.tree):
                 message = f"{column.text} beside aggregates is not supported; name the keys"
@@ -121,11 +123,11 @@ class Aggregates:
             inner = part.tree.unnest()
             if isinstance(inner, exp.Anonymous) and _calls(inner)[:1] == [inner]:
                 name = alias or self._default_name(inner, part)
-                if name.lower() in map(str.lower, found):
+                if name.lower() in map(str.lower, calls):
                     message = f"two output columns are called {name!r}; give one another name"
                     refuse(f"{message} with AS", self._text, column.start, name=name)
-                found[name] = inner
-        return found
+                calls[name] = inner
+        return calls
 
     def _default_name(self, call: exp.Anonymous, part: Fragment) -> str:
         (argument, *_) = call.expressions or [call]
@@ -136,7 +138,7 @@ class Aggregates:
 
     def _window(self) -> tuple[int | None, int | None]:
         """Return the length and the slide of the window (µs)."""
-        if not all(each.is_table for each in self._scope.sides[1:]):
+        if not all(other.is_table for other in self._scope.sides[1:]):
             message = (
                 "aggregates of a join stand in a SELECT around it: FROM (SELECT …) AS x [RANGE …]"
             )
@@ -163,16 +165,16 @@ class Aggregates:
         self._check_no_position(function, part, mentions)
         distance = self._distance(part, mentions)
         if distance is None:
-            for each in mentions:
-                if each.kind not in {"attribute", "position", "key"}:
-                    message = f"{function}({part.text}): {each.node.name!r} is not modelled"
-                    self._statement.refuse(message, each.start)
+            for mention in mentions:
+                if mention.kind not in {"attribute", "position", "key"}:
+                    message = f"{function}({part.text}): {mention.node.name!r} is not modelled"
+                    self._statement.refuse(message, mention.start)
             self._scope.expression(part, mentions)
-            if all(each.kind == "key" for each in mentions):
+            if all(mention.kind == "key" for mention in mentions):
                 refuse(f"{function}() takes a modelled attribute", self._text, part.start)
         text = self._scope.rewritten(part, mentions)
         key = function, comparable(text)
-        names = [name for name, each in self._aliases.items() if each is call]
+        names = [name for name, aliased in self._aliases.items() if aliased is call]
         name = names[0] if names else f"__{function}{len(self._made)}"
         self._made.setdefault(key, Aggregated(function, name, text, start, distance))
         call.meta["aggregated"] = key
@@ -185,7 +187,7 @@ class Aggregates:
         if not isinstance(place, exp.Column) or mentions[0].kind != "position":
             return
         axes = coordinates(mentions[0].column)
-        asked = ", ".join(f"avg({each}) AS {each}" for each in axes)
+        asked = ", ".join(f"avg({axis}) AS {axis}" for axis in axes)
         has = "is asked by its coordinates" if function == "avg" else "has only an average"
         message = f"{function}({part.text}): a position {has}; write {asked}"
         self._statement.refuse(message, part.start)
@@ -198,16 +200,16 @@ class Aggregates:
 
     def _check_functions(self) -> None:
         first, *others = self._made.values()
-        for each in others:
-            if each.function != first.function or first.function in {"min", "max"}:
+        for other in others:
+            if other.function != first.function or first.function in {"min", "max"}:
                 message = (
-                    f"{first.function}({first.text}) and {each.function}({each.text}) are asked in "
-                    "one SELECT; ask each in a subquery, and join these"
+                    f"{first.function}({first.text}) and {other.function}({other.text}) are asked "
+                    "in one SELECT; ask each in a subquery, and join these"
                 )
-                self._statement.refuse(message, each.start)
-            if each.distance is not None or first.distance is not None:
+                self._statement.refuse(message, other.start)
+            if other.distance is not None or first.distance is not None:
                 message = "the average of a distance is asked alone"
-                self._statement.refuse(message, each.start)
+                self._statement.refuse(message, other.start)
         if first.distance is not None and (first.function != "avg" or self.slide_us is None):
             message = (
                 "of a distance there is avg over a window that slides: "
@@ -225,22 +227,22 @@ class Aggregates:
         if group.args.get("all"):
             message = "GROUP BY ALL is not supported beside MODEL; name the keys"
             self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
-        found: list[str] = []
-        for each in group.expressions:
-            inner, part = each.unnest(), self._statement.part(each)
+        columns: list[str] = []
+        for expression in group.expressions:
+            inner, part = expression.unnest(), self._statement.part(expression)
             mentions = self._scope.mentions(part.tree, "GROUP BY")
             if not isinstance(inner, exp.Column) or mentions[0].kind != "key":
                 message = f"GROUP BY takes keys of the entities, got {part.text}"
                 self._statement.refuse(message, part.start)
-            found.append(mentions[0].column)
+            columns.append(mentions[0].column)
         first = self._first_made
-        if {*found} != {*keys} and first.distance is not None:
+        if {*columns} != {*keys} and first.distance is not None:
             message = (
                 "the average of a distance is of each pair: GROUP BY "
                 f"{', '.join(self._scope.keys)}, or leave it out"
             )
             self._statement.refuse(message, self._statement.offset_of_word("GROUP"))
-        return keys if {*found} == {*keys} else tuple(dict.fromkeys(found))
+        return keys if {*columns} == {*keys} else tuple(dict.fromkeys(columns))
 
     @property
     def _first_made(self) -> Aggregated:
@@ -253,7 +255,7 @@ class Aggregates:
         first = self._first_made
         if first.distance is None:
             node = self._computed(self._slide)
-            return node, {name: self._name(each) for name, each in self._aliases.items()}
+            return node, {name: self._name(call) for name, call in self._aliases.items()}
         scope = self._scope
         assert scope.pair is not None
         node = scope.node
@@ -261,8 +263,8 @@ class Aggregates:
             near = self._over_distance(part, first)
             node = node if near is None else nearer(node, near, whole=True)
         named = {"window": self._width, "slide": self._slide, "names": scope.pair}
-        made = Call(node, "avg_distance", first.distance.axes, named, first.start)
-        return made, dict.fromkeys(self._aliases, DISTANCE)
+        distances = Call(node, "avg_distance", first.distance.axes, named, first.start)
+        return distances, dict.fromkeys(self._aliases, DISTANCE)
 
     @property
     def _width(self) -> timedelta:
@@ -274,8 +276,8 @@ class Aggregates:
 
     def _computed(self, slide: timedelta | None) -> Node:
         """Return the aggregates, at ticks or as segments."""
-        wanted = {each.name: each.text for each in self._made.values()}
-        current = {each: quoted(each) for each in self._scope.attributes.values()}
+        wanted = {aggregated.name: aggregated.text for aggregated in self._made.values()}
+        current = {attribute: quoted(attribute) for attribute in self._scope.attributes.values()}
         first = self._first_made
         node: Node = self._scope.node
         if wanted != current:
@@ -297,24 +299,24 @@ class Aggregates:
             )
             self._statement.refuse(message, first.start)
         side = self._scope.sides[0]
-        own = {name: key for name, key in self._scope.keys.items() if key in self.groups}
-        made = Side(
+        keys = {name: key for name, key in self._scope.keys.items() if key in self.groups}
+        result_side = Side(
             side.name,
             side.start,
-            own,
-            {each.name: each.name for each in self._made.values()},
+            keys,
+            {aggregated.name: aggregated.name for aggregated in self._made.values()},
             stream=side.stream,
         )
         slides = self._scope.slides
         slides += () if self.slide_us is None else (self.slide_us,)
-        scope = Scope(self._text, (made,), self._computed(None), slides)
+        scope = Scope(self._text, (result_side,), self._computed(None), slides)
         return self._selected(scope)
 
     def _selected(self, scope: Scope) -> Scope:
         solved: list[str] = []
         for part in self._having:
             mentions = [*self._mentions(part.tree, "HAVING", scope.sides[0])]
-            kinds = {each.kind for each in mentions}
+            kinds = {mention.kind for mention in mentions}
             if kinds == {"key"}:
                 scope = scope.on(of_keys(scope.node, part, mentions, "HAVING"))
             else:
@@ -335,8 +337,8 @@ class Aggregates:
             mentions = [*self._mentions(part.tree, "HAVING", side)]
             if first.distance is not None:
                 mentions = [
-                    replace(each, column=DISTANCE) if each.kind == "attribute" else each
-                    for each in mentions
+                    replace(mention, column=DISTANCE) if mention.kind == "attribute" else mention
+                    for mention in mentions
                 ]
             texts.append(self._scope.rewritten(part, mentions))
         return tuple(texts)
@@ -345,19 +347,21 @@ class Aggregates:
     def _having(self) -> list[Fragment]:
         having = self._statement.tree.args.get("having")
         parts = [] if having is None else self._statement.conjuncts(having.this)
-        for each in parts:
-            check_is_row_wise(each.tree, self._text, "HAVING", FUNCTIONS)
+        for part in parts:
+            check_is_row_wise(part.tree, self._text, "HAVING", FUNCTIONS)
         return parts
 
-    def _over_distance(self, part: Fragment, made: Aggregated) -> dict[str, float] | None:
+    def _over_distance(self, part: Fragment, aggregated: Aggregated) -> dict[str, float] | None:
         """Return how near pairs come whose average distance HAVING bounds."""
         side = self._scope.sides[0]
-        assert made.distance is not None
-        of = next(name for name, each in side.distances.items() if each == made.distance)
+        assert aggregated.distance is not None
+        distance_name = next(
+            name for name, distance in side.distances.items() if distance == aggregated.distance
+        )
         mentions = [
-            replace(each, kind="distance", column=of, side=side)
-            for each in self._mentions(part.tree, "HAVING", side)
-            if each.kind == "attribute"
+            replace(mention, kind="distance", column=distance_name, side=side)
+            for mention in self._mentions(part.tree, "HAVING", side)
+            if mention.kind == "attribute"
         ]
         return self._scope.nearness(part, mentions)
 
@@ -368,7 +372,7 @@ class Aggregates:
             scope: the aggregates as segments; None: they are rows at ticks.
             times: columns of time that may be named.
         """
-        found: list[Item] = []
+        items: list[Item] = []
         side = self._scope.sides[0] if scope is None else scope.sides[0]
         for column in self._statement.output_columns:
             alias, part = unaliased(column, self._statement)
@@ -376,11 +380,11 @@ class Aggregates:
             is_time = isinstance(inner, exp.Column) and inner.name.lower() in times
             if is_time and self._scope.sides[0].meaning(inner.name) is None:
                 name = inner.name.lower()
-                found.append(Item("time", alias or name, name, part.start))
+                items.append(Item("time", alias or name, name, part.start))
                 continue
             mentions = [*self._mentions(part.tree, what, side)]
-            found.append(self._item(alias, part, mentions, scope, what))
-        return checked(found, self._text)
+            items.append(self._item(alias, part, mentions, scope, what))
+        return checked(items, self._text)
 
     def _item(
         self,
@@ -393,10 +397,10 @@ class Aggregates:
         inner = part.tree.unnest()
         if isinstance(inner, exp.Column) and mentions[0].kind == "key":
             return Item("key", alias or inner.name, mentions[0].column, part.start)
-        called = next((name for name, each in self._aliases.items() if each is inner), None)
+        called = next((name for name, call in self._aliases.items() if call is inner), None)
         if called is not None:
             return Item("attribute", called, quoted(mentions[0].column), part.start)
-        if any(each.kind == "key" for each in mentions):
+        if any(mention.kind == "key" for mention in mentions):
             self._statement.refuse(f"{what}: keys are selected alone", part.start)
         if not alias:
             refuse(f"{what} needs a name: {part.text} AS …", self._text, part.start)
@@ -411,16 +415,16 @@ class Aggregates:
 
     def _mentions(self, tree: Expr, what: str, side: Side) -> Iterator[Mention]:
         """Yield the aggregates and keys in an expression over results, in order of the text."""
-        calls = [each for each in _calls(tree) if "aggregated" in each.meta]
-        inside = {id(node) for each in calls for node in each.find_all(exp.Column)}
-        found = []
-        for each in calls:
-            place = self._statement.place(each)
+        calls = [call for call in _calls(tree) if "aggregated" in call.meta]
+        inside = {id(node) for call in calls for node in call.find_all(exp.Column)}
+        mentions = []
+        for aggregate in calls:
+            place = self._statement.place(aggregate)
             assert place is not None
-            found.append(Mention(each, side, "attribute", self._name(each), *place))  # type: ignore[arg-type]
+            mentions.append(Mention(aggregate, side, "attribute", self._name(aggregate), *place))  # type: ignore[arg-type]
         others = (node for node in column_nodes(tree) if id(node) not in inside)
-        found += [self._of_name(node, what, side) for node in others]
-        yield from sorted(found, key=lambda each: each.start)
+        mentions += [self._of_name(node, what, side) for node in others]
+        yield from sorted(mentions, key=lambda mention: mention.start)
 
     def _of_name(self, node: exp.Column, what: str, side: Side) -> Mention:
         for alias, call in self._aliases.items():
@@ -429,10 +433,10 @@ class Aggregates:
                 return Mention(node, side, "attribute", self._name(call), offset_of(node), end)
         mention = self._scope.meaning(node, what)
         if mention.kind != "key" or mention.column not in self.groups:
-            known = ", ".join(FUNCTIONS)
+            functions = ", ".join(FUNCTIONS)
             message = (
                 f"{what}: {node.name!r} is neither grouped nor aggregated; aggregates of models "
-                f"are {known}"
+                f"are {functions}"
             )
             refuse(message, self._text, offset_of(node))
         return replace(mention, side=side)

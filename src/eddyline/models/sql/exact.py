@@ -92,23 +92,23 @@ def read_exact(
         ['SELECT', 'ship,', 'x', 'FROM', 's', 'WHERE', 'x', '>', '3']
     """
     text, statements = selects[0].text, [*_every(selects)]
-    said = [_exact_outputs(each) for each in statements]
-    if not any(said):
+    all_outputs = [_exact_outputs(select) for select in statements]
+    if not any(all_outputs):
         return None
     parts, spans = [], []
-    for statement, outputs in zip(statements, said, strict=True):
+    for statement, outputs in zip(statements, all_outputs, strict=True):
         if outputs is None:
             _check_has_rows(statement)
             continue
         source = _checked(statement, outputs, aggregates)
         sources = Sources(text, columns, times)
         sources.are_bounded = True  # rows are asked, however near models would have to be
-        made = sources.made(statement, source).node
-        assert isinstance(made, Made)
-        _check_of_rows(made, statement)
-        if made.track:
-            _check_no_position(statement, made, columns[made.stream])
-        parts.append(ExactPart(made, tuple(_conditions(statement, made))))
+        model = sources.made(statement, source).node
+        assert isinstance(model, Made)
+        _check_of_rows(model, statement)
+        if model.track:
+            _check_no_position(statement, model, columns[model.stream])
+        parts.append(ExactPart(model, tuple(_conditions(statement, model))))
         (clause,) = models_behind(source)
         word = outputs.places[EXACT]
         spans += [(clause.start, clause.end), (word, word + len(EXACT))]
@@ -118,10 +118,10 @@ def read_exact(
 
 def _every(statements: Iterable[Statement]) -> Iterator[Statement]:
     """Yield statements, and those of their subqueries in FROM behind each."""
-    for each in statements:
-        yield each
-        for source, _ in each.sources:
-            yield from _every(selects_beside_models(each.of_source(source)))
+    for statement in statements:
+        yield statement
+        for source, _ in statement.sources:
+            yield from _every(selects_beside_models(statement.of_source(source)))
 
 
 def _exact_outputs(statement: Statement) -> Outputs | None:
@@ -143,8 +143,8 @@ def _check_has_rows(statement: Statement) -> None:
 
 def _check_kept_once(parts: Sequence[ExactPart], statements: Sequence[Statement]) -> None:
     """Refuse segments that are kept and asked twice: other rows are left for each of them."""
-    tables = [table for each in statements for table, _ in each.sources]
-    names = Counter(each.name.lower() for each in tables if isinstance(each, exp.Table))
+    tables = [table for statement in statements for table, _ in statement.sources]
+    names = Counter(table.name.lower() for table in tables if isinstance(table, exp.Table))
     for part in parts:
         if part.made.read and names[part.made.stream.lower()] > 1:
             message = (
@@ -162,7 +162,7 @@ def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]
             statement.refuse(message, outputs.places[word])
     (source, _), *joined = statement.sources
     inner = selects_beside_models(statement.of_source(source))
-    has_models = any(models_behind(each) for each, _ in statement.sources)
+    has_models = any(models_behind(expression) for expression, _ in statement.sources)
     if not has_models and (not inner or all(map(_exact_outputs, inner))):
         message = (
             "EXACT is said of models, FROM s MODEL x WITHIN 0.5; this SELECT has none and returns "
@@ -185,27 +185,27 @@ def _checked(statement: Statement, outputs: Outputs, aggregates: Collection[str]
     return source
 
 
-def _conditions(statement: Statement, made: Made) -> Iterator[str]:
+def _conditions(statement: Statement, model: Made) -> Iterator[str]:
     where = statement.tree.args.get("where")
-    own = {made.name.lower(), made.stream.lower()}
+    qualifiers = {model.name.lower(), model.stream.lower()}
     for part in [] if where is None else statement.conjuncts(where.this):
-        named = (each.parts for each in part.columns)
+        named = (column.parts for column in part.columns)
         yield part.rewritten(
             (parts[0].meta["start"], parts[1].meta["start"], "")
             for parts in named
-            if len(parts) > 1 and parts[0].name.lower() in own
+            if len(parts) > 1 and parts[0].name.lower() in qualifiers
         )
 
 
 def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
     """Refuse what is computed of several rows, and slopes."""
-    said = aggregation_of(statement, aggregates) or over_of(statement)
-    if said is not None:
+    aggregation = aggregation_of(statement, aggregates) or over_of(statement)
+    if aggregation is not None:
         message = (
-            f"{said.said} of models is over time and of rows over their number, so that EXACT "
-            f"could mean either; {_STREAM} aggregate that"
+            f"{aggregation.said} of models is over time and of rows over their number, so that "
+            f"EXACT could mean either; {_STREAM} aggregate that"
         )
-        statement.refuse(message, said.start)
+        statement.refuse(message, aggregation.start)
     if statement.emits is not None:
         message = f"{statement.emits.upper()} is of joins and aggregates over rows"
         statement.refuse(message, statement.emits_at)
@@ -215,13 +215,13 @@ def _check_row_wise(statement: Statement, aggregates: Collection[str]) -> None:
             statement.refuse(message, offset_of(call))
 
 
-def _check_no_position(statement: Statement, made: Made, columns: Sequence[str]) -> None:
+def _check_no_position(statement: Statement, model: Made, columns: Sequence[str]) -> None:
     """Refuse a position: rows have only its latitude and longitude."""
-    known = {each.lower() for each in columns}
-    names = {TRACK, *coordinates(TRACK)} - known
+    column_names = {column.lower() for column in columns}
+    names = {TRACK, *coordinates(TRACK)} - column_names
     for node in _asked(statement, exp.Column):
         if node.name.lower() in names:
-            lat, lon = made.track
+            lat, lon = model.track
             message = (
                 f"EXACT: rows have no {node.name!r}, which is a position in metres; use their "
                 f"columns {lat} and {lon}, such as {lat} > 47 AND {lon} < -122"
@@ -232,26 +232,29 @@ def _check_no_position(statement: Statement, made: Made, columns: Sequence[str])
 def _asked(statement: Statement, kind: type[Expr]) -> Iterator[Expr]:
     """Yield the nodes of a kind in the output columns and in WHERE."""
     where = statement.tree.args.get("where")
-    trees = [*(each.tree for each in statement.output_columns), *([where.this] if where else [])]
+    trees = [
+        *(column.tree for column in statement.output_columns),
+        *([where.this] if where else []),
+    ]
     for tree in trees:
         yield from tree.find_all(kind)
 
 
-def _check_of_rows(made: Made, statement: Statement) -> None:
+def _check_of_rows(model: Made, statement: Statement) -> None:
     """Refuse segments without known rows, and attributes that are no columns of rows."""
-    if made.read and not made.rows:
+    if model.read and not model.rows:
         message = (
             "EXACT: it is not known which rows these segments stand for; say their table: MODEL "
             "SEGMENTS OF tracks AT ts"
         )
-        statement.refuse(message, made.start)
-    for name, equation in read_equations(dict(made.equations)).items() if made.equations else ():
+        statement.refuse(message, model.start)
+    for name, equation in read_equations(dict(model.equations)).items() if model.equations else ():
         if (equation.column or "").lower() != name.lower():
             message = (
                 f"EXACT: rows have no {name!r}, which is computed of them; declare a column, such "
                 "as x = x + vx * t"
             )
-            statement.refuse(message, made.places.get(name, made.start))
+            statement.refuse(message, model.places.get(name, model.start))
 
 
 def _blank(text: str, *spans: tuple[int, int]) -> str:

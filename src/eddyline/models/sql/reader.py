@@ -1,4 +1,4 @@
-"""Reads a query of models: a SELECT over sources with MODEL, or over such SELECTs.
+"""Reader of queries of models: SELECTs over sources with MODEL, or over such SELECTs.
 
 ``read_model_query`` takes the SELECTs of a text and returns a recipe (``scope``). WHERE and ON
 leave out rows by keys and by columns that are not modelled, before rows become segments. Conditions
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 def asks_for_models(selects: Sequence[Statement | SetOperation]) -> bool:
     """Return whether one of a query's SELECTs has MODEL behind a stream."""
-    return any(each.has_models for each in selects)
+    return any(select.has_models for select in selects)
 
 
 @deep
@@ -116,8 +116,8 @@ class _Reader:
             refuse(message, self._text, outputs.places["ASSUMING"])
         self._sources.are_bounded = bool(outputs.bounds)
         scope = self._scope(statement)
-        found = self._query(statement, scope, outputs)
-        return found if not outputs.is_early else self._early(found, outputs)
+        query = self._query(statement, scope, outputs)
+        return query if not outputs.is_early else self._early(query, outputs)
 
     def _early(self, query: ModelQuery, outputs: Outputs) -> ModelQuery:
         """Return a query whose results are given before they are final.
@@ -125,13 +125,13 @@ class _Reader:
         What a condition on rows leaves out is taken back.
         """
         start = outputs.places["EARLY"]
-        shown = {each.lower() for each in map(name_of, query.projections)}
+        shown = {projected.lower() for projected in map(name_of, query.projections)}
         for name in REVISIONS:
             if name in shown and not (name == TOMB and {*FLAGS} <= shown):
                 message = f"early results have a column {name!r}; give another one a name with AS"
                 refuse(message, self._text, start, name=name)
         node = query.node
-        wanted = {each.lower() for each in keys_of(node)}
+        wanted = {key.lower() for key in keys_of(node)}
         read = {
             column.name.lower()
             for text in query.projections
@@ -145,7 +145,7 @@ class _Reader:
             refuse(message, self._text, start)
         tomb = TOMB
         if query.having:
-            holds = " AND ".join(f"({each})" for each in query.having)
+            holds = " AND ".join(f"({condition})" for condition in query.having)
             tomb = f"{TOMB} OR NOT coalesce({holds}, false) AS {TOMB}"
         more = [VERSION, *([tomb] if TOMB not in shown else []), VALIDATED]
         return replace(query, projections=(*query.projections, *more), having=(), early_at=start)
@@ -163,10 +163,12 @@ class _Reader:
         is_said = outputs.every_us is not None or outputs.is_changes or bool(outputs.bounds)
         if aggregates.slide_us is not None and aggregates.is_plain and not is_said:
             return self._at_ticks(aggregates)
-        made = aggregates.segments()
-        kind = self._kind(outputs, made.slides)
-        items = aggregates.items(made, OF_TIME[kind])
-        return self._given(statement, _projected(made, items), items, outputs, made.slides)
+        result_scope = aggregates.segments()
+        kind = self._kind(outputs, result_scope.slides)
+        items = aggregates.items(result_scope, OF_TIME[kind])
+        return self._given(
+            statement, _projected(result_scope, items), items, outputs, result_scope.slides
+        )
 
     def _at_ticks(self, aggregates: Aggregates) -> ModelQuery:
         """Return aggregates over windows that slide, computed at ticks only."""
@@ -187,38 +189,38 @@ class _Reader:
         """Return segments as the query wants to have them."""
         kind = self._kind(outputs, slides)
         node = self._within(node, items, outputs)
-        said = (
+        words = (
             word for word in ("WITHIN", "PRECISION", "SAMPLE", "CHANGES") if word in outputs.places
         )
-        start = next((outputs.places[word] for word in said), _start(statement))
+        start = next((outputs.places[word] for word in words), _start(statement))
         if outputs.is_changes:
             node = Call(node, "changes", start=start)
         elif outputs.every_us is not None or slides:
             node = Call(node, "sample", (self._every(outputs, slides),), start=start)
-        columns = {each.name: each.name for each in items if each.kind == "attribute"}
+        columns = {item.name: item.name for item in items if item.kind == "attribute"}
         return ModelQuery(node, projections(items, kind, columns, self._text))
 
     def _within(self, node: Node, items: Sequence[Item], outputs: Outputs) -> Node:
         """Return segments of models that are as near to rows as the bounds of results need."""
-        bounds, known = outputs.bounds, _bounded(items)
+        bounds, names = outputs.bounds, _bounded(items)
         if not bounds:
             return node
-        by_name = {each.lower(): each for each in known}
-        found = dict.fromkeys(known, bounds[""]) if "" in bounds else {}
+        by_name = {attribute.lower(): attribute for attribute in names}
+        within = dict.fromkeys(names, bounds[""]) if "" in bounds else {}
         for name, bound in bounds.items():
             if name and name.lower() not in by_name:
                 start = outputs.places[f"PRECISION {name}"]
-                refuse(f"PRECISION: {unknown('output column', name, known)}", self._text, start)
+                refuse(f"PRECISION: {unknown('output column', name, names)}", self._text, start)
             if name:
-                found[by_name[name.lower()]] = bound
+                within[by_name[name.lower()]] = bound
         start = outputs.places.get("WITHIN", outputs.places.get("PRECISION", 0))
-        said = {"ranges": outputs.ranges} if outputs.ranges else {}
-        return Call(node, "within", (found,), said, start=start) if found else node
+        options = {"ranges": outputs.ranges} if outputs.ranges else {}
+        return Call(node, "within", (within,), options, start=start) if within else node
 
     def _every(self, outputs: Outputs, slides: tuple[int, ...]) -> timedelta:
         if outputs.every_us is None and len({*slides}) > 1:
-            said = " and ".join(f"{each * 1e-6:g} s" for each in dict.fromkeys(slides))
-            message = f"windows slide by {said}; say when results are wanted: SAMPLE EVERY …"
+            phrase = " and ".join(f"{slide * 1e-6:g} s" for slide in dict.fromkeys(slides))
+            message = f"windows slide by {phrase}; say when results are wanted: SAMPLE EVERY …"
             refuse(message, self._text, len(self._text.rstrip()) - 1)
         return timedelta(microseconds=outputs.every_us or slides[0])
 
@@ -231,26 +233,26 @@ class _Reader:
     def _selected(self, statement: Statement, scope: Scope, kind: ResultKind | None) -> list[Item]:
         times = () if kind is None else OF_TIME[kind]
         items = Selection(statement, scope, times).items()
-        for each in items:
-            if each.kind == "distance" and kind is not None:
+        for item in items:
+            if item.kind == "distance" and kind is not None:
                 message = (
-                    f"{each.name!r} is a distance, which is no polynomial; select its average "
+                    f"{item.name!r} is a distance, which is no polynomial; select its average "
                     "over a window that slides, or compare it in WHERE"
                 )
-                scope.refuse(message, each.start)
-            if each.is_length and kind == "segments":
+                scope.refuse(message, item.start)
+            if item.is_length and kind == "segments":
                 message = (
-                    f"{each.name!r} is no polynomial, and segments are: write SAMPLE EVERY or "
+                    f"{item.name!r} is no polynomial, and segments are: write SAMPLE EVERY or "
                     "CHANGES, whose results have it"
                 )
-                scope.refuse(message, each.start)
+                scope.refuse(message, item.start)
             if kind is None and scope.pair is not None:
-                self._check_of_pairs(each, scope.pair)
+                self._check_of_pairs(item, scope.pair)
         return items
 
     def _check_of_pairs(self, item: Item, names: tuple[str, str]) -> None:
         """Refuse an attribute with a name by which conditions around it know another one."""
-        is_like = item.name.lower().startswith(tuple(f"{each.lower()}_" for each in names))
+        is_like = item.name.lower().startswith(tuple(f"{name.lower()}_" for name in names))
         if item.kind == "attribute" and is_like and item.text != quoted(item.name):
             message = (
                 f"{item.name!r} is what the pair calls an attribute; give it another name with AS"
@@ -262,20 +264,20 @@ class _Reader:
     def _scope(self, statement: Statement) -> Scope:
         """Return what FROM, ON and WHERE leave."""
         conjuncts = self._conjuncts(statement)
-        plain = [each for each, _ in statement.sources if self._sources.is_plain(each)]
+        plain = [source for source, _ in statement.sources if self._sources.is_plain(source)]
         if plain and len(plain) < len(statement.sources):
             return self._with_tables(statement, plain, conjuncts)
-        found = [self._source(statement, source) for source, _ in statement.sources]
-        if len(found) == 1:
-            return self._narrowed(statement, found[0], conjuncts)
-        if len(found) > 2:
+        scopes = [self._source(statement, source) for source, _ in statement.sources]
+        if len(scopes) == 1:
+            return self._narrowed(statement, scopes[0], conjuncts)
+        if len(scopes) > 2:
             third = statement.sources[2][0]
             statement.refuse("a join of models has two sides; join two, and join that with the "
                              "third: FROM (SELECT …) AS a JOIN …", offset_of(third))  # fmt: skip
-        for each in found:
-            self._check_no_window(each)
+        for scope in scopes:
+            self._check_no_window(scope)
         self._check_join(statement)
-        return _Join(statement, self._calls, (found[0], found[1])).read(conjuncts)
+        return _Join(statement, self._calls, (scopes[0], scopes[1])).read(conjuncts)
 
     @staticmethod
     def _check_no_window(scope: Scope) -> None:
@@ -290,8 +292,8 @@ class _Reader:
     def _check_join(self, statement: Statement) -> None:
         for _, join in statement.sources[1:]:
             assert isinstance(join, exp.Join)
-            words = [str(join.args.get(each) or "") for each in ("method", "side", "kind")]
-            if any(each not in {"", "INNER", "CROSS"} for each in words) or join.args.get("using"):
+            words = [str(join.args.get(word) or "") for word in ("method", "side", "kind")]
+            if any(word not in {"", "INNER", "CROSS"} for word in words) or join.args.get("using"):
                 message = "models are joined by an inner JOIN … ON …"
                 statement.refuse(message, offset_of(join.this))
 
@@ -300,7 +302,7 @@ class _Reader:
     ) -> Scope:
         """Return a stream or table with MODEL, to whose rows tables are joined before."""
         self._check_join(statement)
-        one, *more = [each for each, _ in statement.sources if each not in tables]
+        one, *more = [source for source, _ in statement.sources if source not in tables]
         scope = self._source(statement, one)
         if more or not isinstance(scope.node, Made):
             message = (
@@ -308,7 +310,7 @@ class _Reader:
                 "in a subquery: FROM (SELECT … FROM s MODEL … JOIN t ON s.k = t.k) AS a JOIN …"
             )
             statement.refuse(message, offset_of(tables[0]))
-        sides = [self._sources.table(statement, each, scope.sides[0]) for each in tables]
+        sides = [self._sources.table(statement, table, scope.sides[0]) for table in tables]
         return _Tables(statement, self._calls, scope, sides).read(conjuncts, self._of_rows)
 
     def _conjuncts(self, statement: Statement) -> list[tuple[str, Fragment]]:
@@ -338,13 +340,13 @@ class _Reader:
 
     def _with_window(self, statement: Statement, source: Expr, scope: Scope) -> Scope:
         (side,) = scope.sides
-        found = windows_behind(statement, source, side.name)
-        if not found:
+        windows = windows_behind(statement, source, side.name)
+        if not windows:
             return scope
-        at = self._sources.window_at(statement, source)
-        if len(found) > 1:
-            refuse(f"{side.name!r} has two windows; write one", self._text, at)
-        return replace(scope, sides=(replace(side, window=found[0], window_at=at),))
+        start = self._sources.window_at(statement, source)
+        if len(windows) > 1:
+            refuse(f"{side.name!r} has two windows; write one", self._text, start)
+        return replace(scope, sides=(replace(side, window=windows[0], window_at=start),))
 
     def _subquery(self, statement: Statement, name: str) -> Scope:
         """Return a SELECT in FROM as a source."""
@@ -361,10 +363,10 @@ class _Reader:
         side = Side(
             name,
             _start(statement),
-            keys={each.name: each.text for each in items if each.kind == "key"},
-            attributes={each.name: each.name for each in items if each.kind == "attribute"},
-            lengths=frozenset(each.name for each in items if each.is_length),
-            distances={each.name: each.distance for each in items if each.distance is not None},
+            keys={item.name: item.text for item in items if item.kind == "key"},
+            attributes={item.name: item.name for item in items if item.kind == "attribute"},
+            lengths=frozenset(item.name for item in items if item.is_length),
+            distances={item.name: item.distance for item in items if item.distance is not None},
         )
         return Scope(self._text, (side,), _projected(scope, items), scope.slides, scope.pair)
 
@@ -381,7 +383,7 @@ class _Reader:
                 continue
             check_no_function(self._calls, scope, part)
             mentions = scope.mentions(part.tree, word)
-            kinds = {each.kind for each in mentions}
+            kinds = {mention.kind for mention in mentions}
             if kinds <= {"attribute", "position", "distance"}:
                 scope.condition(part, mentions)
                 solved.append(f"({scope.rewritten(part, mentions)})")
@@ -401,13 +403,15 @@ class _Reader:
     @staticmethod
     def _reads_models(side: Side, part: Fragment) -> bool:
         """Return whether a condition reads a modelled attribute, whatever else there is."""
-        names = [[each.name.lower() for each in node.parts] for node in column_nodes(part.tree)]
-        own = {side.name.lower(), side.stream.lower()}
-        known = {each.lower() for each in side.attributes}
+        names = [
+            [name_part.name.lower() for name_part in node.parts] for node in column_nodes(part.tree)
+        ]
+        qualifiers = {side.name.lower(), side.stream.lower()}
+        modelled = {attribute.lower() for attribute in side.attributes}
         if earth.position_of(earth.TRACK, side.attributes) is not None:
-            known.add(earth.TRACK)
-        bare = (each[1] if len(each) > 1 and each[0] in own else each[0] for each in names)
-        return any(each in known for each in bare)
+            modelled.add(earth.TRACK)
+        bare = (path[1] if len(path) > 1 and path[0] in qualifiers else path[0] for path in names)
+        return any(name in modelled for name in bare)
 
     def _of_rows(self, statement: Statement, scope: Scope, word: str, part: Fragment) -> Scope:
         (side,) = scope.sides
@@ -415,8 +419,8 @@ class _Reader:
         conditions = Conditions(statement, self._calls, names, [side.name])
         conditions.add(word, part.tree)
         node = scope.node
-        for each in conditions.predicates[side.name]:
-            node = of_rows(node, each)
+        for predicate in conditions.predicates[side.name]:
+            node = of_rows(node, predicate)
         return scope.on(node)
 
     def _check(self, statement: Statement) -> None:
@@ -437,9 +441,9 @@ class _Reader:
 
 def _projected(scope: Scope, items: Sequence[Item]) -> Node:
     """Return segments with the attributes that are selected, and those that distances need."""
-    wanted = {each.name: each.text for each in items if each.kind == "attribute"}
-    current = {each: quoted(each) for each in scope.attributes.values()}
-    if any(each.kind == "distance" for each in items):
+    wanted = {item.name: item.text for item in items if item.kind == "attribute"}
+    current = {attribute: quoted(attribute) for attribute in scope.attributes.values()}
+    if any(item.kind == "distance" for item in items):
         wanted = {**current, **wanted}
     if not wanted or wanted == current:
         return scope.node
@@ -448,10 +452,10 @@ def _projected(scope: Scope, items: Sequence[Item]) -> Node:
 
 def _bounded(items: Sequence[Item]) -> list[str]:
     """Return the names that may have a bound: attributes, with positions for coordinates."""
-    names = [each.name for each in items if each.kind == "attribute"]
+    names = [item.name for item in items if item.kind == "attribute"]
     points = earth.positions_in(names)
-    inside = {name for each in points for name in earth.coordinates(each)}
-    return [*points, *(each for each in names if each not in inside)]
+    inside = {name for point in points for name in earth.coordinates(point)}
+    return [*points, *(name for name in names if name not in inside)]
 
 
 def _start(statement: Statement) -> int:
@@ -508,18 +512,18 @@ class Sources:
         if len(clauses) > 1:
             refuse(f"{stream!r} has two MODELs; write one", self._text, clauses[1].start)
         name = str(source.alias or stream)
-        made = self._of_clause(clauses[0], stream, name)
-        known = {each.lower() for each in (*made.keys, *made.attributes)}
-        others = tuple(each for each in self._columns[stream] if each.lower() not in known)
+        model = self._of_clause(clauses[0], stream, name)
+        modelled = {column.lower() for column in (*model.keys, *model.attributes)}
+        others = tuple(column for column in self._columns[stream] if column.lower() not in modelled)
         side = Side(
             name,
             offset_of(source.this),
-            {each: each for each in made.keys},
-            {each: each for each in made.attributes},
-            others=() if made.read else others,
+            {key: key for key in model.keys},
+            {attribute: attribute for attribute in model.attributes},
+            others=() if model.read else others,
             stream=stream,
         )
-        return Scope(self._text, (side,), made)
+        return Scope(self._text, (side,), model)
 
     def is_plain(self, source: Expr) -> bool:
         """Return whether a source is a name without MODEL."""
@@ -539,7 +543,7 @@ class Sources:
         if name.lower() == beside.name.lower():
             message = f"two inputs are called {name!r}; give each an alias"
             refuse(message, self._text, offset_of(source))
-        taken = {each.lower() for each in beside.known}
+        taken = {known_name.lower() for known_name in beside.known}
         keys = {}
         for column in self._columns[table]:
             key = f"{name}_{column}"
@@ -550,12 +554,12 @@ class Sources:
 
     def check_no_model(self, source: Expr) -> None:
         """Refuse MODEL behind a subquery."""
-        for each in models_behind(source):
+        for clause in models_behind(source):
             message = (
                 "MODEL stands behind a stream; make one of the subquery (CREATE STREAM x AS …), "
                 "and write FROM x MODEL …"
             )
-            refuse(message, self._text, each.start)
+            refuse(message, self._text, clause.start)
 
     @staticmethod
     def window_at(statement: Statement, source: Expr) -> int:
@@ -567,37 +571,37 @@ class Sources:
 
     def _named(self, name: str, start: int) -> str:
         """Return the stream or table of a name."""
-        known = {each.lower(): each for each in self._columns}
-        if name.lower() not in known:
+        spellings = {stream.lower(): stream for stream in self._columns}
+        if name.lower() not in spellings:
             refuse(unknown("stream", name, self._columns), self._text, start, stream=name)
-        return known[name.lower()]
+        return spellings[name.lower()]
 
     def _of_clause(self, clause: ModelClause, stream: str, name: str) -> Made:
-        own = {name.lower(), stream.lower()}
-        for each in clause.names:
-            if each.qualifier and each.qualifier.lower() not in own:
-                refuse(unknown("input", each.qualifier, [name]), self._text, each.start)
+        qualifiers = {name.lower(), stream.lower()}
+        for attribute in clause.names:
+            if attribute.qualifier and attribute.qualifier.lower() not in qualifiers:
+                refuse(unknown("input", attribute.qualifier, [name]), self._text, attribute.start)
         self._check_options(clause)
         if clause.are_segments:
             return self._read(clause, stream, name)
-        keys = tuple(self._column(stream, each, at) for each, at in clause.keys)
-        for number, (_, at) in enumerate(clause.keys):
+        keys = tuple(self._column(stream, column, start) for column, start in clause.keys)
+        for number, (_, offset) in enumerate(clause.keys):
             if keys[number] in keys[:number]:
-                refuse(f"BY has {keys[number]!r} twice", self._text, at)
+                refuse(f"BY has {keys[number]!r} twice", self._text, offset)
         bounds, places = self._bounds(clause, stream)
-        for each in clause.names:
-            if each.name.lower() in (key.lower() for key in keys):
-                refuse(f"{each.name!r} is modelled, and a key", self._text, each.start)
+        for attribute in clause.names:
+            if attribute.name.lower() in (key.lower() for key in keys):
+                refuse(f"{attribute.name!r} is modelled, and a key", self._text, attribute.start)
         return Made(
             stream,
             keys,
             self._time(clause, stream),
-            tuple(self._equations(clause, own).items()),
+            tuple(self._equations(clause, qualifiers).items()),
             bounds=tuple(bounds.items()),
             near=tuple((name, bound) for name, bound in clause.near.items() if bound),
             horizon_us=clause.horizon_us,
             max_gap_us=clause.max_gap_us,
-            track=tuple(self._column(stream, each, at) for each, at in clause.track),
+            track=tuple(self._column(stream, column, start) for column, start in clause.track),
             options=tuple(clause.options.items()),
             name=name,
             start=clause.start,
@@ -606,29 +610,31 @@ class Sources:
 
     def _bounds(self, clause: ModelClause, stream: str) -> tuple[dict[str, str], dict[str, int]]:
         """Return the bounds of fitted attributes, and the offsets of all attributes."""
-        places = {each.name: each.start for each in clause.names}
+        places = {entry.name: entry.start for entry in clause.names}
         bounds: dict[str, str] = {}
-        for each in clause.names:
-            if each.name in clause.bounds:
-                is_place = bool(clause.track) and each.name == TRACK
-                column = TRACK if is_place else self._column(stream, each.name, each.start)
-                bounds[column] = clause.bounds[each.name]
+        for attribute in clause.names:
+            if attribute.name in clause.bounds:
+                is_place = bool(clause.track) and attribute.name == TRACK
+                column = (
+                    TRACK if is_place else self._column(stream, attribute.name, attribute.start)
+                )
+                bounds[column] = clause.bounds[attribute.name]
                 if not bounds[column] and not self.are_bounded:
                     message = (
-                        f"{each.name!r} needs its equation or its bound: x = x + vx * t, or x "
+                        f"{attribute.name!r} needs its equation or its bound: x = x + vx * t, or x "
                         "WITHIN 0.5; or the bound of results, WITHIN 1 % at the end of the query"
                     )
-                    refuse(message, self._text, each.start)
-                places[column] = each.start
+                    refuse(message, self._text, attribute.start)
+                places[column] = attribute.start
         return bounds, places
 
     def _check_options(self, clause: ModelClause) -> None:
         kind = "bounds" if clause.bounds else "equations" if clause.equations else "segments"
-        said, taken = _TAKEN[kind]
-        for word, at in clause.places.items():
+        description, taken = _TAKEN[kind]
+        for word, offset in clause.places.items():
             if word not in taken:
-                message = f"{word} says nothing of attributes that are {said}; leave it out"
-                refuse(message, self._text, at)
+                message = f"{word} says nothing of attributes that are {description}; leave it out"
+                refuse(message, self._text, offset)
         if "results" in clause.options:
             message = (
                 "in SQL, results are asked for before they are final by EARLY at the end of the "
@@ -641,57 +647,64 @@ class Sources:
             layout, _ = layout_of(self._columns[stream])
         except QueryError as error:
             refuse(f"{stream!r}: {error.message}", self._text, clause.start)
-        made = Made(stream, layout.keys, "lo", read=layout.attributes, name=name,
+        model = Made(stream, layout.keys, "lo", read=layout.attributes, name=name,
                     start=clause.start)  # fmt: skip
         if clause.of is None:
             if clause.time is not None:
                 message = "AT is the time of rows: SEGMENTS OF table AT time"
                 refuse(message, self._text, clause.places["AT"])
-            return made
+            return model
         rows = self._named(*clause.of)
-        return replace(made, rows=rows, time=self._time(clause, rows))
+        return replace(model, rows=rows, time=self._time(clause, rows))
 
-    def _column(self, stream: str, name: str, at: int) -> str:
-        known = {each.lower(): each for each in self._columns[stream]}
-        if name.lower() not in known:
+    def _column(self, stream: str, name: str, offset: int) -> str:
+        spellings = {column.lower(): column for column in self._columns[stream]}
+        if name.lower() not in spellings:
             message = f"{stream!r}: {unknown('column', name, self._columns[stream])}"
-            refuse(message, self._text, at, name=name)
-        return known[name.lower()]
+            refuse(message, self._text, offset, name=name)
+        return spellings[name.lower()]
 
     def _time(self, clause: ModelClause, stream: str) -> str:
-        own = self._times.get(stream)
+        event_time = self._times.get(stream)
         if clause.time is None:
-            if own is None:
+            if event_time is None:
                 message = f"{stream!r} has no event time; say the column of the time: AT ts"
                 refuse(message, self._text, clause.start)
-            return own
-        name, at = clause.time
-        column = self._column(stream, name, at)
-        if own is not None and column != own:
-            message = f"AT {column} is not the event time of {stream!r}, which is {own!r}"
-            refuse(message, self._text, at)
+            return event_time
+        name, offset = clause.time
+        column = self._column(stream, name, offset)
+        if event_time is not None and column != event_time:
+            message = f"AT {column} is not the event time of {stream!r}, which is {event_time!r}"
+            refuse(message, self._text, offset)
         return column
 
-    def _equations(self, clause: ModelClause, own: set[str]) -> dict[str, str]:
+    def _equations(self, clause: ModelClause, qualifiers: set[str]) -> dict[str, str]:
         """Return the equations as SQL, each of which is a polynomial of t, or a rate."""
-        found: dict[str, str] = {}
-        heads = {each: f"d({quoted(each)}) = " * (each in clause.near) for each in clause.equations}
+        equations: dict[str, str] = {}
+        heads = {name: f"d({quoted(name)}) = " * (name in clause.near) for name in clause.equations}
         others = {name: f"{head}0" for name, head in heads.items()}
-        for each in clause.names:
-            if each.name not in clause.equations:
+        for attribute in clause.names:
+            if attribute.name not in clause.equations:
                 continue
-            equation, head = clause.equation(each.name, [*own], self._text), heads[each.name]
+            equation, head = (
+                clause.equation(attribute.name, [*qualifiers], self._text),
+                heads[attribute.name],
+            )
             text = head + equation.text
             try:
-                read_equations({**others, each.name: text})
+                read_equations({**others, attribute.name: text})
             except EddylineError as error:
                 place = error.facts.get("column")
-                at = each.start if place is None else equation.offset(int(place) - 1 - len(head))
+                offset = (
+                    attribute.start
+                    if place is None
+                    else equation.offset(int(place) - 1 - len(head))
+                )
                 message = error.message.split(" (line ")[0]
                 kind = type(error) if isinstance(error, QueryError) else QueryError
-                refuse(message, self._text, at, kind)
-            found[each.name] = text
-        return found
+                refuse(message, self._text, offset, kind)
+            equations[attribute.name] = text
+        return equations
 
 
 # -- joins ----------------------------------------------------------------------------------------
@@ -744,8 +757,8 @@ class _Tables:
         self._side = scope.sides[0]
         self._tables = tables
         self._scope = replace(scope, sides=(self._side, *tables))
-        self._asked: dict[str, list[str]] = {each.name: [] for each in tables}
-        self._named: dict[str, set[str]] = {each.name: set() for each in tables}
+        self._asked: dict[str, list[str]] = {table.name: [] for table in tables}
+        self._named: dict[str, set[str]] = {table.name: set() for table in tables}
 
     def read(
         self,
@@ -757,32 +770,32 @@ class _Tables:
         rows = replace(scope, sides=(self._side,))
         for word, part in conjuncts:
             mentions = scope.mentions(part.tree, word)
-            kinds = {each.kind for each in mentions}
-            of_tables = [each for each in mentions if each.side.is_table]
+            kinds = {mention.kind for mention in mentions}
+            of_tables = [mention for mention in mentions if mention.side.is_table]
             if kinds & {"attribute", "position"}:
                 check_no_function(self._calls, scope, part)
                 if not kinds <= {"attribute", "position", "key"}:
                     refuse_mixed(scope, part, word)
                 scope.condition(part, mentions)
                 solved.append((part, f"({scope.rewritten(part, mentions)})"))
-                for each in of_tables:
-                    self._named[each.side.name].add(each.column)
+                for table_mention in of_tables:
+                    self._named[table_mention.side.name].add(table_mention.column)
             elif not of_tables:
                 rows = of_rows(self._statement, rows, word, part)
             else:
                 self._add(part, mentions, word)
         self._add_columns()
         tables = tuple(map(self._joined, self._tables))
-        keys = [key for each in tables for _, key in each.columns]
-        made = rows.node
-        assert isinstance(made, Made)
-        node: Node = replace(made, keys=(*made.keys, *keys), tables=tables, name=self._side.name)
+        keys = [key for table in tables for _, key in table.columns]
+        model = rows.node
+        assert isinstance(model, Made)
+        node: Node = replace(model, keys=(*model.keys, *keys), tables=tables, name=self._side.name)
         if solved:
             texts = " AND ".join(text for _, text in solved)
             node = Call(node, "where", (texts,), start=solved[0][0].start)
         sides = (
-            replace(each, keys={n: key for n, key in each.keys.items() if key in keys})
-            for each in self._tables
+            replace(table, keys={n: key for n, key in table.keys.items() if key in keys})
+            for table in self._tables
         )
         return replace(scope, sides=(self._side, *sides), node=node)
 
@@ -790,29 +803,35 @@ class _Tables:
         """Take a condition on rows of a table, and perhaps of the stream."""
         check_no_function(self._calls, self._scope, part)
         check_is_row_wise(part.tree, part.query, word)
-        columns = {key: name for each in self._tables for name, key in each.keys.items()}
+        columns = {key: name for table in self._tables for name, key in table.keys.items()}
         text = part.rewritten(
-            (each.start, each.end, f"{quoted(each.side.name)}.{quoted(_column_of(each, columns))}")
-            for each in mentions
+            (
+                mention.start,
+                mention.end,
+                f"{quoted(mention.side.name)}.{quoted(_column_of(mention, columns))}",
+            )
+            for mention in mentions
         )
-        places = [at for at, each in enumerate(self._tables) for m in mentions if m.side is each]
+        places = [
+            place for place, table in enumerate(self._tables) for m in mentions if m.side is table
+        ]
         self._asked[self._tables[max(places)].name].append(text)
 
     def _add_columns(self) -> None:
         """Note the columns that results have, or that they are grouped by."""
         args = self._statement.tree.args
-        trees = [each.tree for each in self._statement.output_columns]
-        trees += [args[each] for each in ("group", "having") if args.get(each) is not None]
+        trees = [column.tree for column in self._statement.output_columns]
+        trees += [args[clause] for clause in ("group", "having") if args.get(clause) is not None]
         for side in self._tables:
-            own = {side.name.lower(), side.stream.lower()}
+            qualifiers = {side.name.lower(), side.stream.lower()}
             for tree in trees:
-                if is_star(tree) and str(tree.args.get("table") or side.name).lower() in own:
+                if is_star(tree) and str(tree.args.get("table") or side.name).lower() in qualifiers:
                     self._named[side.name] |= {*side.keys.values()}
                 nodes = [] if is_star(tree) else column_nodes(tree)
                 for node in nodes:
                     qualifier, name = str(node.table or side.name), node.parts[-1].name
                     key = side.meaning(name)
-                    if qualifier.lower() in own and key is not None:
+                    if qualifier.lower() in qualifiers and key is not None:
                         self._named[side.name].add(key[1])
 
     def _joined(self, side: Side) -> JoinedTable:
@@ -831,12 +850,12 @@ class _Join:
     def __init__(self, statement: Statement, calls: Calls, scopes: tuple[Scope, Scope]) -> None:
         self._statement, self._calls = statement, calls
         self._text = statement.text
-        self._nodes: list[Node] = [each.node for each in scopes]
-        left, right = (each.sides[0] for each in scopes)
+        self._nodes: list[Node] = [scope.node for scope in scopes]
+        left, right = (scope.sides[0] for scope in scopes)
         self._check_names(left, right)
         self._names = (left.name, right.name)
-        sides = tuple(_prefixed(each) for each in (left, right))
-        slides = tuple(slide for each in scopes for slide in each.slides)
+        sides = tuple(_prefixed(side) for side in (left, right))
+        slides = tuple(slide for scope in scopes for slide in scope.slides)
         self.scope = Scope(self._text, sides, scopes[0].node, slides)
         self._of_keys: list[OfKeys] = []
         self._of_either: list[tuple[str, Mention]] = []
@@ -849,9 +868,9 @@ class _Join:
         for word, part in conjuncts:
             self._add(word, part)
         op = self._relation()
-        for at, name in enumerate(("left", "right")):
-            for key in dict.fromkeys(getattr(each, name) for each in self._of_keys):
-                self._nodes[at] = with_key(self._nodes[at], key)
+        for place, name in enumerate(("left", "right")):
+            for key in dict.fromkeys(getattr(comparison, name) for comparison in self._of_keys):
+                self._nodes[place] = with_key(self._nodes[place], key)
         scope = self._same() if op == "=" else self._pairs(op)
         for word, part in self._of_both:
             mentions = scope.mentions(part.tree, word)
@@ -864,13 +883,13 @@ class _Join:
         if left.name.lower() == right.name.lower():
             message = f"two inputs are called {left.name!r}; give each an alias"
             refuse(message, self._text, right.start)
-        for each in (left, right):
-            if not each.name.isidentifier():
-                message = f"the alias of a side is a plain word, got {each.name!r}"
-                refuse(message, self._text, each.start)
-            if each.distances:
-                message = f"{each.name!r} has a distance, which cannot be joined any more"
-                self._statement.refuse(message, each.start)
+        for side in (left, right):
+            if not side.name.isidentifier():
+                message = f"the alias of a side is a plain word, got {side.name!r}"
+                refuse(message, self._text, side.start)
+            if side.distances:
+                message = f"{side.name!r} has a distance, which cannot be joined any more"
+                self._statement.refuse(message, side.start)
 
     # -- conditions -------------------------------------------------------------------------------
 
@@ -881,21 +900,24 @@ class _Join:
         if compared is not None:
             self._of_keys.append(compared)
             return
-        kinds, sides = {each.kind for each in mentions}, {id(each.side) for each in mentions}
+        kinds, sides = (
+            {mention.kind for mention in mentions},
+            {id(mention.side) for mention in mentions},
+        )
         if kinds and kinds <= {"attribute", "position"}:
             self.scope.condition(part, mentions)
             self._solved.append((part, mentions))
         elif "attribute" in kinds and kinds <= {"attribute", "key"}:
             self._of_both.append((word, part))
         elif kinds and kinds <= {"key", "other"} and len(sides) == 1:
-            at = self.scope.sides.index(mentions[0].side)
-            self._nodes[at] = of_keys(self._nodes[at], part, mentions, word)
+            place = self.scope.sides.index(mentions[0].side)
+            self._nodes[place] = of_keys(self._nodes[place], part, mentions, word)
             self._of_either += [
-                (word, each)
-                for each in mentions
-                if each.kind == "key"
-                and len(each.node.parts) == 1
-                and all(side.meaning(each.node.name) for side in self.scope.sides)
+                (word, mention)
+                for mention in mentions
+                if mention.kind == "key"
+                and len(mention.node.parts) == 1
+                and all(side.meaning(mention.node.name) for side in self.scope.sides)
             ]
         else:
             message = (
@@ -908,9 +930,13 @@ class _Join:
         tree = part.tree
         if not isinstance(tree, exp.Binary) or type(tree) not in _OPS or len(mentions) != 2:
             return None
-        is_bare = all(isinstance(each.unnest(), exp.Column) for each in (tree.left, tree.right))
-        is_both = {id(each.side) for each in mentions} == {id(each) for each in self.scope.sides}
-        if not is_bare or not is_both or {each.kind for each in mentions} != {"key"}:
+        is_bare = all(
+            isinstance(operand.unnest(), exp.Column) for operand in (tree.left, tree.right)
+        )
+        is_both = {id(mention.side) for mention in mentions} == {
+            id(side) for side in self.scope.sides
+        }
+        if not is_bare or not is_both or {mention.kind for mention in mentions} != {"key"}:
             return None
         one, other, op = mentions[0], mentions[1], _OPS[type(tree)]
         if one.side is not self.scope.sides[0]:
@@ -921,23 +947,23 @@ class _Join:
 
     def _relation(self) -> str:
         """Return how the keys of both sides are compared."""
-        keys = [keys_of(each) for each in self._nodes]
-        ops = [each.op for each in self._of_keys]
+        keys = [keys_of(node) for node in self._nodes]
+        ops = [comparison.op for comparison in self._of_keys]
         if set(ops) <= {"="}:
-            for each in self._of_keys:
-                if each.left != each.right:
+            for pair in self._of_keys:
+                if pair.left != pair.right:
                     message = (
-                        f"keys of the same name are joined, got {each.left!r} and "
-                        f"{each.right!r}; name them the same where the rows come from"
+                        f"keys of the same name are joined, got {pair.left!r} and "
+                        f"{pair.right!r}; name them the same where the rows come from"
                     )
-                    self._statement.refuse(message, each.start)
-            named = {each.left for each in self._of_keys}
+                    self._statement.refuse(message, pair.start)
+            named = {comparison.left for comparison in self._of_keys}
             if named == {*keys[0]} == {*keys[1]}:
                 return "="
         elif len(ops) == 1 and len(keys[0]) == len(keys[1]) == 1:
             return ops[0]
         left, right = self._names
-        on = " AND ".join(f"{left}.{each} = {right}.{each}" for each in keys[0]) or "…"
+        on = " AND ".join(f"{left}.{key} = {right}.{key}" for key in keys[0]) or "…"
         message = (
             f"a join of models says of every key that both sides have the same (ON {on}), or of "
             f"the only key that they differ (ON {left}.k <> {right}.k, or <, which has each pair "
@@ -954,8 +980,8 @@ class _Join:
     def _pairs(self, op: str) -> Scope:
         for word, mention in self._of_either:
             name = mention.node.name
-            said = " or ".join(f"{side}.{name}" for side in self._names)
-            refuse(f"{word}: {name} may be {said}: say which", self._text, mention.start)
+            choices = " or ".join(f"{side}.{name}" for side in self._names)
+            refuse(f"{word}: {name} may be {choices}: say which", self._text, mention.start)
         left, right = self._nodes
         is_self = left == right and op != "<>"
         names = self._names[::-1] if is_self and op == ">" else self._names
@@ -963,23 +989,26 @@ class _Join:
         named = {"names": names, "other": None if is_self else right}
         node = Call(left, "pairs", (self._on(),), named, start)
         sides = tuple(
-            replace(each, keys={name: f"{each.name}_{key}" for name, key in each.keys.items()})
-            for each in self.scope.sides
+            replace(side, keys={name: f"{side.name}_{key}" for name, key in side.keys.items()})
+            for side in self.scope.sides
         )
         scope = replace(self.scope, sides=sides, node=node, pair=self._names)
         for part, mentions in self._solved:
             scope = scope.near(part, mentions)
         if not is_self and op != "<>":
-            (each,) = self._of_keys
-            columns = [f"{self._names[0]}_{each.left}", f"{self._names[1]}_{each.right}"]
+            (comparison,) = self._of_keys
+            columns = [
+                f"{self._names[0]}_{comparison.left}",
+                f"{self._names[1]}_{comparison.right}",
+            ]
             text = f" {op} ".join(map(quoted, columns))
-            scope = scope.on(Call(scope.node, "where", (text,), start=each.start))
+            scope = scope.on(Call(scope.node, "where", (text,), start=comparison.start))
         return scope
 
     def _on(self) -> str | None:
         texts = []
         for part, mentions in self._solved:
-            changes = ((each.start, each.end, _of_side(each)) for each in mentions)
+            changes = ((mention.start, mention.end, _of_side(mention)) for mention in mentions)
             texts.append(f"({part.rewritten(changes)})")
         return " AND ".join(texts) or None
 
@@ -992,5 +1021,5 @@ def _of_side(mention: Mention) -> str:
 
 def _prefixed(side: Side) -> Side:
     """Return a side whose attributes have the names that they have in a join."""
-    names = {name: f"{side.name}_{each}" for name, each in side.attributes.items()}
+    names = {name: f"{side.name}_{attribute}" for name, attribute in side.attributes.items()}
     return replace(side, attributes=names)

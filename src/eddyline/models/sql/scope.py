@@ -1,4 +1,4 @@
-"""What a query of models does, as values, and what the names in it mean.
+"""Recipes of queries of models as values, and the meaning of their names.
 
 ``ModelQuery`` is the recipe: which rows become segments, and what is called on them. The calls are
 those of ``el.models`` and of its segments, so a text says what a program says.
@@ -109,8 +109,8 @@ class Made:
         """The modelled attributes."""
         names = [name for name, _ in (*self.equations, *self.bounds)]
         if self.track:
-            at = names.index(TRACK)
-            names[at : at + 1] = coordinates(TRACK)
+            place = names.index(TRACK)
+            names[place : place + 1] = coordinates(TRACK)
         return (*names, *self.read)
 
 
@@ -152,9 +152,9 @@ def made_in(node: Node) -> Iterator[Made]:
     if isinstance(node, Made):
         yield node
     else:
-        for each in (node.of, *node.arguments, *node.named.values()):
-            if isinstance(each, Made | Call):
-                yield from made_in(each)
+        for part in (node.of, *node.arguments, *node.named.values()):
+            if isinstance(part, Made | Call):
+                yield from made_in(part)
 
 
 def keys_of(node: Node) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ def keys_of(node: Node) -> tuple[str, ...]:
     if node.method == "pairs":
         one, two = named["names"]
         others = keys if named["other"] is None else keys_of(named["other"])
-        return (*(f"{one}_{each}" for each in keys), *(f"{two}_{each}" for each in others))
+        return (*(f"{one}_{key}" for key in keys), *(f"{two}_{key}" for key in others))
     return tuple(named["by"]) if "by" in named else keys
 
 
@@ -180,9 +180,9 @@ def nearer(node: Node, within: Mapping[str, float], *, whole: bool = False) -> N
     assert isinstance(node, Call)
     if node.method != "pairs":
         return replace(node, of=nearer(node.of, within, whole=whole))
-    known = node.named.get("within", {})
-    most = {name: min(each, known.get(name, each)) for name, each in within.items()}
-    return node.having(within={**known, **most}, whole=whole or node.named.get("whole", False))
+    bounds = node.named.get("within", {})
+    most = {name: min(bound, bounds.get(name, bound)) for name, bound in within.items()}
+    return node.having(within={**bounds, **most}, whole=whole or node.named.get("whole", False))
 
 
 def of_rows(node: Node, predicate: Predicate) -> Node:
@@ -219,31 +219,33 @@ def of_entities(
     if isinstance(node, Made):
         return of_rows(node, SqlPredicate(text(keys)))
     if node.method == "join":
-        left, right = (of_entities(each, keys, text) for each in (node.of, node.arguments[0]))
+        left, right = (of_entities(part, keys, text) for part in (node.of, node.arguments[0]))
         if left is None or right is None:
             return None
         return replace(node, of=left, arguments=(right, *node.arguments[1:]))
     if node.method != "pairs":
         inner = of_entities(node.of, keys, text)
         return None if inner is None else replace(node, of=inner)
-    for at, name in enumerate(node.named["names"]):
-        side = (at and node.named["other"]) or node.of
-        of_side = {f"{name}_{each}": each for each in keys_of(side)}
+    for place, name in enumerate(node.named["names"]):
+        side = (place and node.named["other"]) or node.of
+        of_side = {f"{name}_{key}": key for key in keys_of(side)}
         if of_side.keys() >= {*keys.values()}:
-            return _of_side(node, at, {each: of_side[key] for each, key in keys.items()}, text)
+            return _of_side(
+                node, place, {column: of_side[key] for column, key in keys.items()}, text
+            )
     return None
 
 
 def _of_side(
-    node: Call, at: int, keys: Mapping[str, str], text: Callable[[Mapping[str, str]], str]
+    node: Call, place: int, keys: Mapping[str, str], text: Callable[[Mapping[str, str]], str]
 ) -> Node | None:
     other = node.named.get("other")
     if other is None:  # both sides are one: of pairs in one order only, either may be the left
         return None
-    inner = of_entities(other if at else node.of, keys, text)
+    inner = of_entities(other if place else node.of, keys, text)
     if inner is None:
         return None
-    return node.having(other=inner) if at else replace(node, of=inner)
+    return node.having(other=inner) if place else replace(node, of=inner)
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -296,13 +298,13 @@ class Side:
         kinds: list[tuple[NameKind, Mapping[str, str]]] = [
             ("attribute", self.attributes),
             ("key", self.keys),
-            ("distance", {each: each for each in self.distances}),
-            ("other", {each: each for each in self.others}),
+            ("distance", {distance: distance for distance in self.distances}),
+            ("other", {other: other for other in self.others}),
         ]
         for kind, names in kinds:
-            for each, actual in names.items():
-                if each.lower() == name.lower():
-                    return kind, actual if kind != "distance" else each
+            for candidate, actual in names.items():
+                if candidate.lower() == name.lower():
+                    return kind, actual if kind != "distance" else candidate
         place = earth.position_of(name, self.attributes)
         return None if place is None else ("position", self.attributes[place[0]][: -len("_x")])
 
@@ -343,19 +345,21 @@ class Scope:
     @property
     def keys(self) -> dict[str, str]:
         """The keys by their names; of sides of the same entities, of the first."""
-        found: dict[str, str] = {}
+        keys: dict[str, str] = {}
         for side in self.sides:
             for name, actual in side.keys.items():
-                if actual not in found.values():
-                    found[name if name not in found else actual] = actual
-        return found
+                if actual not in keys.values():
+                    keys[name if name not in keys else actual] = actual
+        return keys
 
     @property
     def attributes(self) -> dict[str, str]:
         """What the attributes are called outside, and in the segments."""
         if len(self.sides) == 1:
             return dict(self.sides[0].attributes)
-        return {each: each for side in self.sides for each in side.attributes.values()}
+        return {
+            attribute: attribute for side in self.sides for attribute in side.attributes.values()
+        }
 
     @property
     def lengths(self) -> frozenset[str]:
@@ -366,7 +370,7 @@ class Scope:
     @property
     def distances(self) -> dict[str, Distance]:
         """The distances by name."""
-        return {name: each for side in self.sides for name, each in side.distances.items()}
+        return {name: distance for side in self.sides for name, distance in side.distances.items()}
 
     def on(self, node: Node) -> Scope:
         """Return the scope of other segments with the same columns."""
@@ -378,25 +382,27 @@ class Scope:
         Raises:
             QueryError: there is no such column, or it may be one of several.
         """
-        found = [self.meaning(each, what) for each in column_nodes(tree)]
-        return sorted(found, key=lambda each: each.start)
+        mentions = [self.meaning(node, what) for node in column_nodes(tree)]
+        return sorted(mentions, key=lambda mention: mention.start)
 
     def meaning(self, node: exp.Column, what: str) -> Mention:
         """Return what a name means; errors as of ``mentions``."""
-        parts = [each.name for each in node.parts]
+        parts = [part.name for part in node.parts]
         start = offset_of(node)
         sides, rest = self._of_qualifier(parts)
         name = rest[0]
-        found = [(side, of) for side in sides if (of := side.meaning(name)) is not None]
-        places = {of for _, of in found}
-        if not found:
-            known = [f"{side.name}.{each}" for side in sides for each in side.known]
-            refuse(f"{what}: {unknown('column', '.'.join(parts), known)}", self.text, start)
+        meanings = [
+            (side, meaning) for side in sides if (meaning := side.meaning(name)) is not None
+        ]
+        places = {place for _, place in meanings}
+        if not meanings:
+            columns = [f"{side.name}.{known_name}" for side in sides for known_name in side.known]
+            refuse(f"{what}: {unknown('column', '.'.join(parts), columns)}", self.text, start)
         # Whose key it is does not matter to sides of the same entities; a join refuses the others.
-        if len(places) > 1 or (len(found) > 1 and found[0][1][0] != "key"):
-            names = " or ".join(f"{side.name}.{name}" for side, _ in found)
+        if len(places) > 1 or (len(meanings) > 1 and meanings[0][1][0] != "key"):
+            names = " or ".join(f"{side.name}.{name}" for side, _ in meanings)
             refuse(f"{what}: {name} may be {names}: say which", self.text, start)
-        side, (kind, column) = found[0]
+        side, (kind, column) = meanings[0]
         if len(rest) > 1 and kind != "other":
             refuse(f"{what}: {name!r} has no fields", self.text, start)
         end = node.parts[len(parts) - len(rest)].meta["end"] + 1  # fields stand behind it
@@ -406,14 +412,14 @@ class Scope:
         if len(parts) > 1:
             first = parts[0].lower()
             for named in ("name", "stream"):
-                own = [each for each in self.sides if getattr(each, named).lower() == first]
-                if len(own) == 1:
-                    return own, parts[1:]
+                sides = [side for side in self.sides if getattr(side, named).lower() == first]
+                if len(sides) == 1:
+                    return sides, parts[1:]
         return self.sides, parts
 
     def rewritten(self, part: Fragment, mentions: Sequence[Mention]) -> str:
         """Return a part as SQL over the columns of the segments."""
-        return part.rewritten((each.start, each.end, each.text) for each in mentions)
+        return part.rewritten((mention.start, mention.end, mention.text) for mention in mentions)
 
     def condition(self, part: Fragment, mentions: Sequence[Mention]) -> Condition:
         """Return a condition on attributes.
@@ -426,8 +432,8 @@ class Scope:
 
     def near(self, part: Fragment, mentions: Sequence[Mention]) -> Scope:
         """Return the scope of pairs of which a condition says how near they come, if it does."""
-        found = self.nearness(part, mentions)
-        return self if found is None else self.on(nearer(self.node, found))
+        within = self.nearness(part, mentions)
+        return self if within is None else self.on(nearer(self.node, within))
 
     def nearness(self, part: Fragment, mentions: Sequence[Mention]) -> dict[str, float] | None:
         """Return by how much attributes of both sides differ where a condition holds.
@@ -437,7 +443,7 @@ class Scope:
         tree, text, names = self.over_segments(part.tree, mentions)
         if self.pair is None or not isinstance(tree, exp.LT | exp.LTE | exp.GT | exp.GTE):
             return None
-        left, right = (arithmetic_of(each, text, names) for each in (tree.left, tree.right))
+        left, right = (arithmetic_of(side, text, names) for side in (tree.left, tree.right))
         if isinstance(tree, exp.GT | exp.GTE):
             left, right = right, left
         most = constant(right)
@@ -456,37 +462,41 @@ class Scope:
     def is_length(self, part: Fragment, mentions: Sequence[Mention]) -> bool:
         """Return whether a part is a speed or a distance of positions; errors as above."""
         over = self.over_segments(part.tree, mentions)
-        found = is_length(*over)
-        if found:
+        is_so = is_length(*over)
+        if is_so:
             arithmetic_of(*over)
-        return found
+        return is_so
 
     @staticmethod
     def names_of(mentions: Sequence[Mention]) -> list[str]:
         """Return the attributes behind names; positions and distances have several."""
-        own = [each.column for each in mentions if each.kind in {"attribute", "key"}]
-        places = (each.column for each in mentions if each.kind == "position")
-        own += [name for each in places for name in earth.coordinates(each)]
-        far = [each.side.distances[each.column] for each in mentions if each.kind == "distance"]
-        return [*own, *(name for each in far for name in each.attributes)]
+        names = [mention.column for mention in mentions if mention.kind in {"attribute", "key"}]
+        places = (mention.column for mention in mentions if mention.kind == "position")
+        names += [name for place in places for name in earth.coordinates(place)]
+        far = [
+            mention.side.distances[mention.column]
+            for mention in mentions
+            if mention.kind == "distance"
+        ]
+        return [*names, *(name for distance in far for name in distance.attributes)]
 
     def over_segments(self, tree: Expr, mentions: Sequence[Mention]) -> tuple[Expr, str, list[str]]:
         """Return a tree whose names are those of the segments, at the places of the text.
 
         Also the text and these names, which readers of expressions take beside it.
         """
-        known = {id(each.node): each for each in mentions}
+        by_node = {id(mention.node): mention for mention in mentions}
 
         def named(node: Expr) -> Expr:
-            mention = known.get(node.meta.get("mention", 0))
+            mention = by_node.get(node.meta.get("mention", 0))
             if mention is None:
                 return node
             if mention.kind == "distance":
                 return _distance_tree(mention)
             return _column(mention.column, mention.start)
 
-        for each in mentions:
-            each.node.meta["mention"] = id(each.node)
+        for marked in mentions:
+            marked.node.meta["mention"] = id(marked.node)
         return tree.copy().transform(named), self.text, self.names_of(mentions)
 
     def refuse(self, message: str, start: int) -> NoReturn:
@@ -510,23 +520,23 @@ def of_keys(node: Node, part: Fragment, mentions: Sequence[Mention], what: str) 
 
     def text(names: Mapping[str, str]) -> str:
         return part.rewritten(
-            (each.start, each.end, quoted(names[each.column])) for each in mentions
+            (mention.start, mention.end, quoted(names[mention.column])) for mention in mentions
         )
 
-    keys = {each.column: each.column for each in mentions}
+    keys = {mention.column: mention.column for mention in mentions}
     return of_entities(node, keys, text) or Call(node, "where", (text(keys),), start=part.start)
 
 
 def _column(name: str, start: int) -> exp.Column:
-    made = exp.column(exp.to_identifier(name, quoted=True))
-    made.this.meta["start"] = start
-    return made
+    column = exp.column(exp.to_identifier(name, quoted=True))
+    column.this.meta["start"] = start
+    return column
 
 
 def _distance_tree(mention: Mention) -> Expr:
     tree = parse_condition(mention.side.distances[mention.column].text).copy()
-    for each in tree.find_all(exp.Identifier):
-        each.meta["start"] = mention.start
+    for part in tree.find_all(exp.Identifier):
+        part.meta["start"] = mention.start
     return tree
 
 
@@ -576,18 +586,18 @@ class Selection:
             QueryError: a column that is not there, without a name, or of a name that another has.
             NotSupportedError: one that is neither a key nor a polynomial.
         """
-        found: list[Item] = []
+        items: list[Item] = []
         for column in self.statement.output_columns:
-            found += self._of_star(column) if is_star(column.tree) else self._items(column)
-        return checked(found, self.text)
+            items += self._of_star(column) if is_star(column.tree) else self._items(column)
+        return checked(items, self.text)
 
     def _of_star(self, column: Fragment) -> Iterator[Item]:
         start, scope = column.start, self.scope
         qualifier = column.tree.args.get("table")
         named: Scope | Side | None = scope
         if qualifier is not None:
-            named = next((each for each in scope.sides if qualifier.name.lower() in
-                          (each.name.lower(), each.stream.lower())), None)  # fmt: skip
+            named = next((side for side in scope.sides if qualifier.name.lower() in
+                          (side.name.lower(), side.stream.lower())), None)  # fmt: skip
         if named is None:
             refuse(f"output column {column.text!r}: there is no such input", self.text, start)
         for name, key in named.keys.items():
@@ -595,8 +605,8 @@ class Selection:
         for name, actual in named.attributes.items():
             is_length = actual in scope.lengths
             yield Item("attribute", name, quoted(actual), start, is_length=is_length)
-        for name, each in named.distances.items():
-            yield Item("distance", name, each.text, start, each)
+        for name, distance in named.distances.items():
+            yield Item("distance", name, distance.text, start, distance)
 
     def _items(self, column: Fragment) -> list[Item]:
         alias, part = unaliased(column, self.statement)
@@ -611,7 +621,7 @@ class Selection:
     def _mentioned(self, node: exp.Column, what: str) -> Mention | None:
         """Return the meaning of a name; None for the name of a time."""
         is_time = node.name.lower() in self._times and len(node.parts) == 1
-        if is_time and all(each.meaning(node.name) is None for each in self.scope.sides):
+        if is_time and all(side.meaning(node.name) is None for side in self.scope.sides):
             return None
         return self.scope.meaning(node, what)
 
@@ -637,8 +647,8 @@ class Selection:
         if mention.kind == "key":
             return Item("key", name, mention.column, part.start)
         if mention.kind == "distance":
-            of = mention.side.distances[mention.column]
-            return Item("distance", name, of.text, part.start, of)
+            distance = mention.side.distances[mention.column]
+            return Item("distance", name, distance.text, part.start, distance)
         if mention.kind == "attribute":
             is_length = mention.column in self.scope.lengths
             text = quoted(mention.column)
@@ -652,10 +662,10 @@ class Selection:
     def _of_expression(self, alias: str, part: Fragment, what: str) -> Item:
         scope = self.scope
         mentions = scope.mentions(part.tree, what)
-        for each in mentions:
-            if each.kind == "other":
-                message = f"{what}: {each.node.name!r} is neither modelled nor a key; give it an"
-                scope.refuse(f"{message} equation or a bound, or make it a key", each.start)
+        for mention in mentions:
+            if mention.kind == "other":
+                message = f"{what}: {mention.node.name!r} is neither modelled nor a key; give it an"
+                scope.refuse(f"{message} equation or a bound, or make it a key", mention.start)
         if not alias:
             refuse(f"{what} needs a name: {part.text} AS …", self.text, part.start)
         text = scope.rewritten(part, mentions)
@@ -686,11 +696,11 @@ def checked(items: list[Item], text: str) -> list[Item]:
         QueryError: two have.
     """
     seen: set[str] = set()
-    for each in items:
-        if each.name.lower() in seen:
-            message = f"two output columns are called {each.name!r}; give one another name with AS"
-            refuse(message, text, each.start, name=each.name)
-        seen.add(each.name.lower())
+    for item in items:
+        if item.name.lower() in seen:
+            message = f"two output columns are called {item.name!r}; give one another name with AS"
+            refuse(message, text, item.start, name=item.name)
+        seen.add(item.name.lower())
     return items
 
 
@@ -711,8 +721,8 @@ def projections(
     Raises:
         QueryError: one has the name of a time or an error that results have; case does not matter.
     """
-    named = {each.text for each in items if each.kind == "time"}
-    times = [each for each in OF_TIME[kind] if each not in named]
+    named = {item.text for item in items if item.kind == "time"}
+    times = [time for time in OF_TIME[kind] if time not in named]
     instead = {} if kind == "segments" else earth.outputs([*columns.values()])
     texts: list[list[str]] = []
     taken = {*times}
@@ -724,9 +734,9 @@ def projections(
                 refuse(message, text, item.start, name=name)
             taken.add(name.lower())
             texts[-1].append(_as(column, name))
-    kinds = [each.kind in {"attribute", "distance"} for each in items]
-    at = kinds.index(True) if any(kinds) else len(items)
-    texts.insert(at, [identifier(each) for each in times])
+    kinds = [item.kind in {"attribute", "distance"} for item in items]
+    place = kinds.index(True) if any(kinds) else len(items)
+    texts.insert(place, [identifier(time) for time in times])
     return tuple(chain.from_iterable(texts))
 
 
@@ -740,8 +750,8 @@ def _columns(
     if item.kind not in {"attribute", "distance"}:
         return [(item.text, item.name)]
     if columns[item.name] in instead:
-        own = (each.name for each in instead[columns[item.name]])
-        return [(name, name) for each in own for name in (each, ERR + each)]
+        names = (output.name for output in instead[columns[item.name]])
+        return [(name, name) for base in names for name in (base, ERR + base)]
     column, start = columns[item.name], COEF if kind == "segments" else ""
     return [(start + column, start + item.name), (ERR + column, ERR + item.name)]
 
@@ -791,9 +801,9 @@ def constant(expression: Expression) -> float | None:
 
 def _axes(squares: Expression, names: tuple[str, str]) -> tuple[str, ...] | None:
     """Return the attributes of a sum of squares of differences of both sides."""
-    found = [_axis(each, names) for each in _squared(squares)]
-    axes = tuple(each for each in found if each is not None)
-    return axes if len(axes) == len(found) == len({*axes}) else None
+    found_axes = [_axis(difference, names) for difference in _squared(squares)]
+    axes = tuple(axis for axis in found_axes if axis is not None)
+    return axes if len(axes) == len(found_axes) == len({*axes}) else None
 
 
 def _squared(expression: Expression) -> Iterator[Expression]:

@@ -107,9 +107,9 @@ class BucketBatch:
         self.report = BucketReport(bucket, state)
         self._index = self._opened(state)
         self._runs = {
-            at: OpenRuns(place, state.rows.get(at, ()), self.keys, each.maker.time)
-            for at, each in enumerate(plan.inputs)
-            if isinstance(each.maker, Fit)
+            number: OpenRuns(place, state.rows.get(number, ()), self.keys, source.maker.time)
+            for number, source in enumerate(plan.inputs)
+            if isinstance(source.maker, Fit)
         }
         self._cut, self._watch = cut, Watching(clock, samples=plan.samples)
         self._context = Context(place, zone, self._watch)
@@ -129,31 +129,33 @@ class BucketBatch:
             OSError: state cannot be read or written.
         """
         plan, index = self.plan, self._index
-        due = [self._due(at, rows) for at, rows in enumerate(arrived)]
+        due = [self._due(number, rows) for number, rows in enumerate(arrived)]
         index.open(self._looked_at(due))
-        parts = [self._part(at, rows) for at, rows in enumerate(due)]
-        flows = [self._flow(at, part, arrived[at]) for at, part in enumerate(parts)]
-        found, kept = self._solved(flows)
+        parts = [self._part(number, rows) for number, rows in enumerate(due)]
+        flows = [self._flow(number, part, arrived[number]) for number, part in enumerate(parts)]
+        results, kept = self._solved(flows)
         fit = self._fit_report(due, parts)
         work = Work(n_looked_at=len(index.codes))
-        for at, part in enumerate(parts):
+        for number, part in enumerate(parts):
             if part is not None:
-                work += Work(errors=errors_of(at, part.segments.segments))
-        sketch = self._sketched(due, parts, found)
-        n_results = _size(found)
-        if found is not None and n_results:
-            work += work_of_results(found, bounds_of_results(plan.node))
+                work += Work(errors=errors_of(number, part.segments.segments))
+        sketch = self._sketched(due, parts, results)
+        n_results = _size(results)
+        if results is not None and n_results:
+            work += work_of_results(results, bounds_of_results(plan.node))
             with self._watch.paused():
-                yield found
+                yield results
         wakes, entities = index.close(self._waits, kept.get("low", NEVER))
         state = BucketState(
             **kept,
             wakes=wakes,
             entities=entities,
             since=self.until,
-            waiting={at: files for at, files in self._waiting.items() if files},
-            rows={at: runs.files for at, runs in self._runs.items() if runs.files},
-            counts={at: counts for at, counts in self._counts.items() if counts != RowCounts()},
+            waiting={number: files for number, files in self._waiting.items() if files},
+            rows={number: runs.files for number, runs in self._runs.items() if runs.files},
+            counts={
+                number: counts for number, counts in self._counts.items() if counts != RowCounts()
+            },
         )
         work += Work(ns=self._watch.spent())
         counts = ModelCounts(fit, n_results, self._n_early, self._n_taken_back, work)
@@ -164,14 +166,14 @@ class BucketBatch:
 
     # -- what is looked at ------------------------------------------------------------------------
 
-    def _due(self, at: int, arrived: pa.Table | None) -> pa.Table | None:
+    def _due(self, number: int, arrived: pa.Table | None) -> pa.Table | None:
         """Return the rows of an input that event time has passed, and keep the others waiting."""
-        maker = self.plan.inputs[at].maker
+        maker = self.plan.inputs[number].maker
         if maker is None:
             return None
-        files = self.state.waiting.get(at, ())
+        files = self.state.waiting.get(number, ())
         held = HeldRows(self.place.files, self.place.runs, files, self.state.since)
-        parts = [each.payload for each in held.before(self.until)]
+        parts = [kept.payload for kept in held.before(self.until)]
         late: Kept | None = None
         if arrived is not None:
             times = micros_of(arrived.column(maker.time))
@@ -179,24 +181,28 @@ class BucketBatch:
             parts.append(arrived.filter(pa.array(~waits)))
             starts = times[waits]
             late = Kept({}, starts, starts, arrived.filter(pa.array(waits)).combine_chunks())
-        self._waiting[at] = held.after(self.until, late)
+        self._waiting[number] = held.after(self.until, late)
         due = _together(parts)
-        self._count(at, ahead=_size(arrived) - _size(due))
+        self._count(number, ahead=_size(arrived) - _size(due))
         return due
 
-    def _count(self, at: int, *, ahead: int = 0, in_runs: int = 0) -> None:
+    def _count(self, number: int, *, ahead: int = 0, in_runs: int = 0) -> None:
         """Add to the counts of waiting rows of an input."""
-        before = self._counts.get(at, self.state.counted(at))
-        self._counts[at] = RowCounts(max(before.ahead + ahead, 0), max(before.open + in_runs, 0))
+        before = self._counts.get(number, self.state.counted(number))
+        self._counts[number] = RowCounts(
+            max(before.ahead + ahead, 0), max(before.open + in_runs, 0)
+        )
 
     def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
         """Return the codes of the entities to look at: of rows, and of those that wake up."""
-        return [*self._index.woken, *(codes_of(each) for each in due if each is not None)]
+        return [*self._index.woken, *(codes_of(rows) for rows in due if rows is not None)]
 
     @cached_property
     def _waits(self) -> dict[str, int]:
         """How long after their instant records concern their entity again (µs), by kind."""
-        makers = ((f"{HELD}{at}", each.maker) for at, each in enumerate(self.plan.inputs))
+        makers = (
+            (f"{HELD}{number}", source.maker) for number, source in enumerate(self.plan.inputs)
+        )
         return {"ranges": 0, **{kind: maker.wait_us for kind, maker in makers if maker}}
 
     def _opened(self, before: StageState) -> EntityIndex:
@@ -207,64 +213,66 @@ class BucketBatch:
     ) -> FitReport:
         """Return what became of the rows that were looked at."""
         report = FitReport()
-        for given, rows, part in zip(self.plan.inputs, due, parts, strict=True):
-            if rows is not None and given.maker is not None:
-                n_off = given.maker.n_off_earth(rows) if isinstance(given.maker, Fit) else 0
-                n_wrong = n_outside(rows, given.maker.assumed)
+        for source, rows, part in zip(self.plan.inputs, due, parts, strict=True):
+            if rows is not None and source.maker is not None:
+                n_off = source.maker.n_off_earth(rows) if isinstance(source.maker, Fit) else 0
+                n_wrong = n_outside(rows, source.maker.assumed)
                 report += FitReport(n_outside=n_wrong, n_off_earth=n_off)
             report += FitReport() if part is None else part.report
         return report
 
     def _sketched(
-        self, due: Sequence[pa.Table | None], parts: Sequence[Part | None], found: pa.Table | None
+        self, due: Sequence[pa.Table | None], parts: Sequence[Part | None], table: pa.Table | None
     ) -> Sketch:
         """Return what is drawn of a few entities; of early results, only the models."""
         codes = self._index.codes
         drawn = codes[codes <= self._cut][:MOST_ENTITIES]
-        results = None if self.plan.is_early else found
+        results = None if self.plan.is_early else table
         return sketched(self.plan.row_times, due, parts, results, drawn, self._context.zone)
 
     # -- segments -------------------------------------------------------------------------------
 
-    def _part(self, at: int, due: pa.Table | None) -> Part | None:
+    def _part(self, number: int, due: pa.Table | None) -> Part | None:
         """Return the segments of an input that are final, and keep the rows of the others."""
-        maker, index, runs = self.plan.inputs[at].maker, self._index, self._runs.get(at)
-        before = self._held(at)
+        maker, index, runs = self.plan.inputs[number].maker, self._index, self._runs.get(number)
+        before = self._held(number)
         if maker is None or (before is None and due is None):
             return None
         rows = _together([before, due]) if runs is None else runs.marked(before, due)
         assert rows is not None
         with self._watch.on(made_by(maker)):
-            known = index.kept.get(f"known{at}")
-            part = replace(maker, keys=self.keys).part(rows.combine_chunks(), self.until, known)
-        self._count(at, in_runs=len(part.held) - _size(before))
+            carried_rows = index.kept.get(f"known{number}")
+            part = replace(maker, keys=self.keys).part(
+                rows.combine_chunks(), self.until, carried_rows
+            )
+        self._count(number, in_runs=len(part.held) - _size(before))
         held = part.held if runs is None else runs.taken(part.held)
         if len(held):
-            index.after[f"{HELD}{at}"] = held, micros_of(held.column(maker.time))
+            index.after[f"{HELD}{number}"] = held, micros_of(held.column(maker.time))
         if part.known is not None and len(part.known):
-            index.after[f"known{at}"] = part.known, np.zeros(len(part.known), np.int64)
+            index.after[f"known{number}"] = part.known, np.zeros(len(part.known), np.int64)
         if runs is not None:
-            runs.keep(self._fronts(at))
+            runs.keep(self._fronts(number))
         return part
 
-    def _held(self, at: int) -> pa.Table | None:
+    def _held(self, number: int) -> pa.Table | None:
         """Return the rows of an input that are in no segment yet, of the entities looked at."""
-        found = self._index.kept.get(f"{HELD}{at}")
-        runs = self._runs.get(at)
-        return found if found is None or runs is None else runs.before(found)
+        rows = self._index.kept.get(f"{HELD}{number}")
+        runs = self._runs.get(number)
+        return rows if rows is None or runs is None else runs.before(rows)
 
-    def _flow(self, at: int, part: Part | None, arrived: pa.Table | None) -> Flow:
+    def _flow(self, number: int, part: Part | None, arrived: pa.Table | None) -> Flow:
         """Return the segments of an input that are new, and how far those of each entity are."""
-        given = self.plan.inputs[at]
-        if given.maker is None:
-            layout = Layout(self.keys, given.shape.attributes)
+        source = self.plan.inputs[number]
+        if source.maker is None:
+            layout = Layout(self.keys, source.shape.attributes)
             there = None if arrived is None else keyed(arrived, layout)
             return Flow(there, KnownFronts(FOREVER))
-        return Flow(None if part is None else part.segments, self._fronts(at))
+        return Flow(None if part is None else part.segments, self._fronts(number))
 
-    def _fronts(self, at: int) -> RowFronts:
+    def _fronts(self, number: int) -> RowFronts:
         """Return how far the segments of each entity of an input are that has rows."""
-        index, kind = self._index, f"{HELD}{at}"
+        index, kind = self._index, f"{HELD}{number}"
         held, wait = index.after.get(kind), self._waits[kind]
         return RowFronts(self.until, self.keys, index.codes, held, index.records, kind, wait)
 
@@ -273,55 +281,57 @@ class BucketBatch:
     def _solved(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[str, Any]]:
         """Return the results, and what is kept for later ones, as fields of ``BucketState``."""
         if len(self.plan.stages) == 1:
-            found, (segments, low) = self._in_one(inputs)
-            return found, {"segments": segments, "low": low}
-        found, stages = self._in_stages(inputs, self.plan, self.state.stages)
-        return found, {"stages": stages}
+            results, (segments, low) = self._in_one(inputs)
+            return results, {"segments": segments, "low": low}
+        results, stages = self._in_stages(inputs, self.plan, self.state.stages)
+        return results, {"stages": stages}
 
     def _in_one(
         self, inputs: Sequence[Flow]
     ) -> tuple[pa.Table | None, tuple[dict[int, Files], int]]:
         """Return the results of a graph that is not cut, and what it keeps of segments."""
         (stage,) = self.plan.stages
-        flows = [inputs[each] for each in stage.inputs]
+        flows = [inputs[number] for number in stage.inputs]
         solved = EntityStage(stage, self._index, self.state, flows, self._context)
-        found = self._results(solved)
-        return found, solved.keep()
+        results = self._results(solved)
+        return results, solved.keep()
 
     def _results(self, stage: EntityStage) -> pa.Table | None:
         """Return the results of the last stage, if there are entities to look at."""
-        found = stage.results() if stage.index.codes.size else None
+        results = stage.results() if stage.index.codes.size else None
         self._observed = stage.observed
-        return found
+        return results
 
     def _in_stages(
         self, inputs: Sequence[Flow], plan: StreamPlan, states_before: Mapping[int, StageState]
     ) -> tuple[pa.Table | None, dict[int, StageState]]:
         """Return the results of a graph that is cut into stages, and what these keep."""
         flows, states = list(inputs), {}
-        found: pa.Table | None = None
+        results: pa.Table | None = None
         are_alike = alike(plan.stages, len(inputs))
         for number, stage in enumerate(plan.stages):
-            own = [flows[each] for each in stage.inputs]
+            stage_flows = [flows[place] for place in stage.inputs]
             if not are_alike[number]:
-                own = [each.as_one for each in own]
+                stage_flows = [flow.as_one for flow in stage_flows]
             before = states_before.get(number, StageState())
             if stage.is_crossing:
                 crossing = CrossStage(stage, before, self._context)
                 with self._watch.on(stage.node):
-                    flows.append(crossing.flow(own))
+                    flows.append(crossing.flow(stage_flows))
                 states[number] = crossing.after
                 continue
             index = self._opened(before)
-            fresh = [codes_of(each.fresh.entities) for each in own if each.fresh is not None]
+            fresh = [
+                codes_of(flow.fresh.entities) for flow in stage_flows if flow.fresh is not None
+            ]
             index.open([*index.woken, *fresh])
-            solved = EntityStage(stage, index, before, own, self._context)
+            solved = EntityStage(stage, index, before, stage_flows, self._context)
             if number < len(plan.stages) - 1:
                 flows.append(solved.flow())
             else:
-                found = self._results(solved)
+                results = self._results(solved)
             states[number] = self._closed(solved)
-        return found, states
+        return results, states
 
     def _closed(self, stage: EntityStage) -> StageState:
         """Return what a stage keeps; ranges are looked at again when time has passed their end."""
@@ -337,7 +347,7 @@ class BucketBatch:
 
 def _together(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     """Return the rows of several tables; None if there are none."""
-    filled = [each for each in tables if each is not None and len(each)]
+    filled = [table for table in tables if table is not None and len(table)]
     return pa.concat_tables(filled) if filled else None
 
 
@@ -354,13 +364,15 @@ class SharedBatch(BucketBatch):
         """Return the results of all queries, each in columns of its own, and what they keep."""
         tables: list[pa.Table] = []
         members: dict[str, dict[int, StageState]] = {}
-        for at, (name, plan) in enumerate(self.plan.plans.items()):
+        for number, (name, plan) in enumerate(self.plan.plans.items()):
             before = self.state.members.get(name, {})
-            found, members[name] = self._in_stages(inputs, plan, before)
-            if found is not None and len(found):
-                shown = found.select([each for each in found.column_names if not is_hidden(each)])
-                names = [self.plan.column(at, each) for each in shown.column_names]
-                place = pa.array(np.full(len(found), at, np.int32))
+            results, members[name] = self._in_stages(inputs, plan, before)
+            if results is not None and len(results):
+                shown = results.select(
+                    [column for column in results.column_names if not is_hidden(column)]
+                )
+                names = [self.plan.column(number, column) for column in shown.column_names]
+                place = pa.array(np.full(len(results), number, np.int32))
                 tables.append(shown.rename_columns(names).append_column(MEMBER, place))
         both = pa.concat_tables(tables, promote_options="default") if tables else None
         return both, {"members": members}
@@ -369,7 +381,7 @@ class SharedBatch(BucketBatch):
         self,
         due: Sequence[pa.Table | None],
         parts: Sequence[Part | None],
-        found: pa.Table | None,  # noqa: ARG002
+        table: pa.Table | None,  # noqa: ARG002
     ) -> Sketch:
         """Return what is drawn of a few entities: the models, which all have in common."""
         return super()._sketched(due, parts, None)
@@ -408,8 +420,8 @@ class EarlyBatch(BucketBatch):
         version: the number of the batch, more than those before it.
     """
 
-    def __init__(self, *given: Any, version: int) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any, version: int) -> None:
+        super().__init__(*arguments)
         self._version = version
         self._arrived: Sequence[pa.Table | None] = ()
 
@@ -420,8 +432,10 @@ class EarlyBatch(BucketBatch):
 
     def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
         """Return the codes of the entities to look at; of rows that wait, too, when they come."""
-        arrived = (rows for at, rows in enumerate(self._arrived) if self.plan.inputs[at].maker)
-        return [*super()._looked_at(due), *(codes_of(each) for each in arrived if each is not None)]
+        arrived = (
+            rows for number, rows in enumerate(self._arrived) if self.plan.inputs[number].maker
+        )
+        return [*super()._looked_at(due), *(codes_of(rows) for rows in arrived if rows is not None)]
 
     def _results(self, stage: EntityStage) -> pa.Table | None:
         final = super()._results(stage)
@@ -430,21 +444,21 @@ class EarlyBatch(BucketBatch):
     def _told(self, final: pa.Table | None, stage: EntityStage) -> pa.Table | None:
         """Return what is new and what is taken back, and keep results that are not final."""
         index, shape = self._index, self.plan.node.shape
-        waiting = [self._rows_that_wait(at) for at, _ in enumerate(self.plan.inputs)]
+        waiting = [self._rows_that_wait(number) for number, _ in enumerate(self.plan.inputs)]
         ended = _Ended(self, stage).results(waiting)
-        both = (each for each in (final, ended) if each is not None)
-        now = _together([self._labelled(each, waiting) for each in both])
+        both = (table for table in (final, ended) if table is not None)
+        now = _together([self._labelled(table, waiting) for table in both])
         if now is None and EARLY not in index.kept:
             return None
         n_final = _size(final)
         every = None if now is None else now.combine_chunks()
-        found = revised(index.kept.get(EARLY), every, shape, self.keys)
+        revision = revised(index.kept.get(EARLY), every, shape, self.keys)
         if every is not None and len(every) > n_final:
             self._keep(every.slice(n_final))
-        self._n_early = int((found.places >= n_final).sum())
-        self._n_taken_back = len(found.rows) - len(found.places)
-        version = pa.array(np.full(len(found.rows), self._version, np.int64))
-        return self._labelled(found.rows, waiting).append_column(VERSION, version)
+        self._n_early = int((revision.places >= n_final).sum())
+        self._n_taken_back = len(revision.rows) - len(revision.places)
+        version = pa.array(np.full(len(revision.rows), self._version, np.int64))
+        return self._labelled(revision.rows, waiting).append_column(VERSION, version)
 
     def _keep(self, early: pa.Table) -> None:
         """Keep results that are not final.
@@ -456,34 +470,34 @@ class EarlyBatch(BucketBatch):
         waits = ~early.column(VALIDATED).to_numpy()
         self._index.look_again(early.filter(pa.array(waits)), ends[waits] - 1)
 
-    def _rows_that_wait(self, at: int) -> pa.Table | None:
+    def _rows_that_wait(self, number: int) -> pa.Table | None:
         """Return the rows of the entities looked at that event time has not passed yet."""
-        files = self._waiting.get(at, ())
+        files = self._waiting.get(number, ())
         held = HeldRows(self.place.files, self.place.runs, files, self.until)
-        parts = [each.payload for each in held.before(FOREVER)]
+        parts = [kept.payload for kept in held.before(FOREVER)]
         codes = self._index.codes
-        return _together([each.filter(pa.array(np.isin(codes_of(each), codes))) for each in parts])
+        return _together([part.filter(pa.array(np.isin(codes_of(part), codes))) for part in parts])
 
-    def _labelled(self, found: pa.Table, waiting: Sequence[pa.Table | None]) -> pa.Table:
+    def _labelled(self, results: pa.Table, waiting: Sequence[pa.Table | None]) -> pa.Table:
         """Return results with whether event time or rows of their entity have come to their end.
 
         Where they have not, a result is what a model says of a time of which no row is there yet.
         """
-        checked = np.full(len(found), FOREVER)
-        for each, rows in zip(self.plan.inputs, waiting, strict=True):
-            if each.maker is None:
+        checked = np.full(len(results), FOREVER)
+        for source, rows in zip(self.plan.inputs, waiting, strict=True):
+            if source.maker is None:
                 continue
-            last = np.full(len(found), self.until)
-            if rows is not None and len(found):
-                ids, others = ids_together([found, rows], self.keys)
+            last = np.full(len(results), self.until)
+            if rows is not None and len(results):
+                ids, others = ids_together([results, rows], self.keys)
                 latest = np.full(max(ids.max(), others.max()) + 1, self.until)
-                np.maximum.at(latest, others, micros_of(rows.column(each.maker.time)))
+                np.maximum.at(latest, others, micros_of(rows.column(source.maker.time)))
                 last = latest[ids]
             checked = np.minimum(checked, last)
-        is_checked = ends_of(found, self.plan.node.shape) <= checked
-        if VALIDATED in found.column_names:
-            found = found.drop_columns([VALIDATED])
-        return found.append_column(VALIDATED, pa.array(is_checked))
+        is_checked = ends_of(results, self.plan.node.shape) <= checked
+        if VALIDATED in results.column_names:
+            results = results.drop_columns([VALIDATED])
+        return results.append_column(VALIDATED, pa.array(is_checked))
 
 
 class _Ended(BucketBatch):
@@ -504,21 +518,21 @@ class _Ended(BucketBatch):
 
     def results(self, waiting: Sequence[pa.Table | None]) -> pa.Table | None:
         """Return what the rows that wait give, and those that are held."""
-        parts = [self._part(at, rows) for at, rows in enumerate(waiting)]
+        parts = [self._part(number, rows) for number, rows in enumerate(waiting)]
         flows = [
             Flow(None if part is None else part.segments, KnownFronts(FOREVER)) for part in parts
         ]
         stage = self._ended.stage
-        own = [flows[at] for at in stage.inputs]
-        last = EntityStage(stage, self._index, BucketState(), own, self._context)
+        stage_flows = [flows[number] for number in stage.inputs]
+        last = EntityStage(stage, self._index, BucketState(), stage_flows, self._context)
         if stage.looks_back:
             both = zip(self._ended.tables, last.tables, strict=True)
             last.tables = [[*before, *new] for before, new in both]
         return last.results()
 
-    def _held(self, at: int) -> pa.Table | None:
-        runs = self._batch._runs.get(at)
-        return super()._held(at) if runs is None else runs.held
+    def _held(self, number: int) -> pa.Table | None:
+        runs = self._batch._runs.get(number)
+        return super()._held(number) if runs is None else runs.held
 
 
 class WholeEarlyBatch(BucketBatch):
@@ -532,26 +546,26 @@ class WholeEarlyBatch(BucketBatch):
         version: the number of the batch, more than those before it.
     """
 
-    def __init__(self, *given: Any, version: int) -> None:
-        super().__init__(*given)
-        self._given, self._version = given, version
+    def __init__(self, *arguments: Any, version: int) -> None:
+        super().__init__(*arguments)
+        self._given, self._version = arguments, version
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield what is new and what is taken back; as of ``BucketBatch``."""
-        final = [each.combine_chunks() for each in super().run(arrived)]
+        final = [table.combine_chunks() for table in super().run(arrived)]
         plan, place, _, bucket, *_ = self._given
         report = self.report
         ended = BucketBatch(plan, place, report.after, bucket, ENDED, *self._given[5:])
         early = [*ended.run([None] * len(plan.inputs))]
         held = HeldRows(place.files, place.runs, self.state.early, NEVER).before(FOREVER)
-        before = _together([each.payload for each in held])
+        before = _together([held_rows.payload for held_rows in held])
         n_final = sum(map(_size, final))
-        now = _together([self._labelled(each) for each in (*final, *early)])
+        now = _together([self._labelled(table) for table in (*final, *early)])
         if before is None and now is None:
             return
         every = None if now is None else now.combine_chunks()
-        keys = [CODE, *(each for each in plan.node.shape.keys if not is_hidden(each))]
-        found = revised(before, every, plan.node.shape, keys)
+        keys = [CODE, *(key for key in plan.node.shape.keys if not is_hidden(key))]
+        revision = revised(before, every, plan.node.shape, keys)
         kept: Files = ()
         if every is not None and len(every) > n_final:
             starts = np.zeros(len(every) - n_final, np.int64)
@@ -559,23 +573,27 @@ class WholeEarlyBatch(BucketBatch):
             kept = HeldRows(place.files, place.runs, (), NEVER).after(NEVER, rows)
         counts = replace_struct(
             report.counts,
-            n_results=len(found.rows),
-            n_early=int((found.places >= n_final).sum()),
-            n_taken_back=len(found.rows) - len(found.places),
+            n_results=len(revision.rows),
+            n_early=int((revision.places >= n_final).sum()),
+            n_taken_back=len(revision.rows) - len(revision.places),
         )
         state = replace_struct(report.after, early=kept)
         self.report = replace(report, after=state, counts=counts)
-        if len(found.rows):
-            version = pa.array(np.full(len(found.rows), self._version, np.int64))
-            yield self._labelled(found.rows).append_column(VERSION, version)
+        if len(revision.rows):
+            version = pa.array(np.full(len(revision.rows), self._version, np.int64))
+            yield self._labelled(revision.rows).append_column(VERSION, version)
 
-    def _labelled(self, found: pa.Table) -> pa.Table:
+    def _labelled(self, results: pa.Table) -> pa.Table:
         """Return results with whether event time has come to their end, and one code for all."""
-        ends = ends_of(found, self.plan.node.shape)
-        own = [each for each in found.column_names if each != VALIDATED and not is_hidden(each)]
-        code = pa.array(np.zeros(len(found), np.int64))
+        ends = ends_of(results, self.plan.node.shape)
+        columns = [
+            column
+            for column in results.column_names
+            if column != VALIDATED and not is_hidden(column)
+        ]
+        code = pa.array(np.zeros(len(results), np.int64))
         validated = pa.array(ends <= self.until)
-        return found.select(own).append_column(CODE, code).append_column(VALIDATED, validated)
+        return results.select(columns).append_column(CODE, code).append_column(VALIDATED, validated)
 
 
 def is_hidden(name: str) -> bool:
@@ -585,6 +603,6 @@ def is_hidden(name: str) -> bool:
 
 def early_batch(plan: StreamPlan) -> type[EarlyBatch | WholeEarlyBatch]:
     """Return what gives early results of a plan."""
-    steps = (each.step for each in graph.parts(plan.node) if isinstance(each, graph.Unary))
-    is_whole = len(plan.stages) > 1 or any(isinstance(each, RangeStep) for each in steps)
+    steps = (part.step for part in graph.parts(plan.node) if isinstance(part, graph.Unary))
+    is_whole = len(plan.stages) > 1 or any(isinstance(step, RangeStep) for step in steps)
     return WholeEarlyBatch if is_whole else EarlyBatch

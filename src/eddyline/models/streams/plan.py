@@ -129,24 +129,24 @@ class BucketState(StageState, frozen=True, omit_defaults=True, forbid_unknown_fi
 
     @property
     def _stages(self) -> Iterator[StageState]:
-        for each in (self.stages, *self.members.values()):
-            yield from each.values()
+        for states in (self.stages, *self.members.values()):
+            yield from states.values()
 
-    def counted(self, at: int) -> RowCounts:
+    def counted(self, number: int) -> RowCounts:
         """Return how many rows of an input wait.
 
         A state of an earlier version has no counts; its files give an upper limit.
         """
-        if at in self.counts:
-            return self.counts[at]
-        files = (self.waiting.get(at, ()), self.rows.get(at, ()))
+        if number in self.counts:
+            return self.counts[number]
+        files = (self.waiting.get(number, ()), self.rows.get(number, ()))
         ahead, held = (sum(file.n_rows for file in every) for every in files)
         return RowCounts(ahead, held)
 
     @property
     def n_segments(self) -> int:
         """Segments that are kept."""
-        every = (each.segments.values() for each in (self, *self._stages))
+        every = (state.segments.values() for state in (self, *self._stages))
         return sum(file.n_rows for kept in every for files in kept for file in files)
 
 
@@ -159,7 +159,7 @@ class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
     def packed(self) -> StatePart:
         """Return it as the query's manifest has it."""
         return StatePart.of(
-            self, [file.name for each in self.buckets.values() for file in each.files]
+            self, [file.name for state in self.buckets.values() for file in state.files]
         )
 
 
@@ -237,28 +237,28 @@ class StreamPlan:
 
         For pairs there are none: any two entities may be a pair.
         """
-        found = self.keys
-        for each in graph.parts(self.node):
-            if isinstance(each, graph.OtherEntities):
+        keys = self.keys
+        for part in graph.parts(self.node):
+            if isinstance(part, graph.OtherEntities):
                 return ()
-            if isinstance(each, graph.Unary) and isinstance(each.step, OverEntities):
-                found = tuple(name for name in found if name in each.step.by)
-        return found
+            if isinstance(part, graph.Unary) and isinstance(part.step, OverEntities):
+                keys = tuple(name for name in keys if name in part.step.by)
+        return keys
 
     @property
     def row_times(self) -> tuple[str, ...]:
         """For each input the column that says when a row was."""
-        return tuple(each.maker.time if each.maker else TIME for each in self.inputs)
+        return tuple(source.maker.time if source.maker else TIME for source in self.inputs)
 
     @property
     def bounds(self) -> str:
         """The bounds that results were given, and those in which inputs are, in words."""
-        given = graph.told_bounds(self.node)
-        makers = (each.maker for each in self.inputs if each.maker is not None)
+        bounds = graph.told_bounds(self.node)
+        makers = (source.maker for source in self.inputs if source.maker is not None)
         used = ", ".join(
             f"{name} within {bound}" for maker in makers for name, bound in maker.within.items()
         )
-        return f"{given}; inputs: {used}" if given else used
+        return f"{bounds}; inputs: {used}" if bounds else used
 
 
 MEMBER = "__member"
@@ -283,9 +283,9 @@ class SharedPlan(StreamPlan):
         return next(iter(self.plans.values())).together
 
     @staticmethod
-    def column(at: int, name: str) -> str:
+    def column(number: int, name: str) -> str:
         """Return what a column of a query's results is called among those of all."""
-        return f"__{at}_{name}"
+        return f"__{number}_{name}"
 
 
 def check_streams(plan: StreamPlan) -> None:
@@ -295,8 +295,8 @@ def check_streams(plan: StreamPlan) -> None:
         OptionError: it is not said what a gap is.
         NotSupportedError: a step that would have to look back at any time.
     """
-    for given in plan.inputs:
-        if isinstance(given.maker, Fit) and given.maker.options.max_gap_us is None:
+    for source in plan.inputs:
+        if isinstance(source.maker, Fit) and source.maker.options.max_gap_us is None:
             msg = (
                 "models of a stream need max_gap, such as '10 minutes': after so long without a "
                 "row the last segment of an entity is over"
@@ -317,8 +317,8 @@ def check_streams(plan: StreamPlan) -> None:
 
 def _asks_near(node: graph.Node, part: graph.Node, pairs: DifferentEntities) -> bool:
     """Return whether all that reads a part asks for windows in which pairs come that near."""
-    readers = [each for each in graph.parts(node) if part in graph.below(each)]
-    return bool(readers) and all(_is_near(node, each, pairs) for each in readers)
+    readers = [reader for reader in graph.parts(node) if part in graph.below(reader)]
+    return bool(readers) and all(_is_near(node, reader, pairs) for reader in readers)
 
 
 def _is_near(node: graph.Node, reader: graph.Node, pairs: DifferentEntities) -> bool:
@@ -351,12 +351,12 @@ class ModelStep:
     def texts_of(self, relation: str) -> tuple[str, ...] | None:
         """Return SQL of the values that an input must have; None if it needs whole rows."""
         texts: list[str] = []
-        for name, given in zip(self.inputs, self.plan.inputs, strict=True):
+        for name, source in zip(self.inputs, self.plan.inputs, strict=True):
             if name == relation:
-                if given.maker is None:
+                if source.maker is None:
                     return None
-                columns = given.maker.columns.values()
-                texts += [*map(quoted, (*given.maker.keys, given.maker.time)), *columns]
+                columns = source.maker.columns.values()
+                texts += [*map(quoted, (*source.maker.keys, source.maker.time)), *columns]
         return tuple(texts)
 
     def renamed(self, names: Callable[[str], str]) -> ModelStep:
@@ -365,13 +365,13 @@ class ModelStep:
 
     def __str__(self) -> str:
         node = self.plan.node
-        told = [
-            f"{each.maker or 'segments'}{f' of {name}' if len(self.inputs) > 1 else ''}"
-            for name, each in zip(self.inputs, self.plan.inputs, strict=True)
+        phrases = [
+            f"{source.maker or 'segments'}{f' of {name}' if len(self.inputs) > 1 else ''}"
+            for name, source in zip(self.inputs, self.plan.inputs, strict=True)
         ]
-        told += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
-        told += ["results early"] if self.plan.is_early else []
-        return f"models of {', '.join(self.inputs)}: {'; '.join(told)}"
+        phrases += [str(part) for part in graph.parts(node) if not isinstance(part, graph.Input)]
+        phrases += ["results early"] if self.plan.is_early else []
+        return f"models of {', '.join(self.inputs)}: {'; '.join(phrases)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,7 +391,7 @@ class SharedModelStep(ModelStep):
 class RangeStep(Protocol):
     """A step that makes ranges by more keys than those of entities, which are told as changes."""
 
-    def watched(self, given: Keyed) -> tuple[Keyed, Any]:
+    def watched(self, block: Keyed) -> tuple[Keyed, Any]:
         """Return the ranges, and what was observed on the way: None, or what ``merged`` adds up."""
 
     def are_asked(self, ranges: pa.Table) -> Mask:
@@ -410,7 +410,7 @@ class Stage:
     def shapes(self) -> Mapping[int, Shape]:
         """The columns of each input by its place in ``node``."""
         every = graph.parts(self.node)
-        return {each.at: each.shape for each in every if isinstance(each, graph.Input)}
+        return {part.at: part.shape for part in every if isinstance(part, graph.Input)}
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -455,9 +455,9 @@ class Stage:
 def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
     """Return a graph as stages, each behind those that it reads; the last one has the results."""
     cutting = _Cutting(n_inputs)
-    for each in graph.parts(node):
-        if graph.is_crossing(each):
-            for part in (*graph.below(each), each):
+    for parent in graph.parts(node):
+        if graph.is_crossing(parent):
+            for part in (*graph.below(parent), parent):
                 cutting.of(part)
     return (*cutting.stages, cutting.stage(node))
 
@@ -470,19 +470,19 @@ def alike(stages: Sequence[Stage], n_inputs: int) -> tuple[bool, ...]:
     different codes, share one.
     """
     kinds: list[object] = ["entity"] * n_inputs
-    found = []
+    are_alike = []
     for stage in stages:
-        own = [kinds[each] for each in stage.inputs]
-        found.append(len({*own}) == 1)
+        input_kinds = [kinds[number] for number in stage.inputs]
+        are_alike.append(len({*input_kinds}) == 1)
         match stage.node:
-            case graph.OtherEntities(graph.Input(left), graph.Input(right)) if found[-1]:
-                kinds.append((own[left], own[right]))
-            case graph.Unary(OverEntities(by=by)) if by and found[-1]:
+            case graph.OtherEntities(graph.Input(left), graph.Input(right)) if are_alike[-1]:
+                kinds.append((input_kinds[left], input_kinds[right]))
+            case graph.Unary(OverEntities(by=by)) if by and are_alike[-1]:
                 kinds.append(("group", by))
             case _:
-                is_one = stage.is_crossing or not found[-1]
-                kinds.append("group" if is_one else own[0])
-    return tuple(found)
+                is_one = stage.is_crossing or not are_alike[-1]
+                kinds.append("group" if is_one else input_kinds[0])
+    return tuple(are_alike)
 
 
 class _Cutting:
@@ -507,24 +507,24 @@ class _Cutting:
     def stage(self, root: graph.Node) -> Stage:
         """Return what is done from the stages that there are to a part."""
         inputs: list[int] = []
-        made: dict[int, graph.Node] = {}
+        copies: dict[int, graph.Node] = {}
 
         def input_of(source: int, shape: Shape) -> graph.Node:
             if source not in inputs:
                 inputs.append(source)
             return graph.Input(inputs.index(source), shape)
 
-        def copy(each: graph.Node) -> graph.Node:
-            if id(each) not in made:
-                made[id(each)] = cut(each)
-            return made[id(each)]
+        def copy(part: graph.Node) -> graph.Node:
+            if id(part) not in copies:
+                copies[id(part)] = cut(part)
+            return copies[id(part)]
 
-        def cut(each: graph.Node) -> graph.Node:
-            if id(each) in self._made:
-                return input_of(self._made[id(each)], each.shape)
-            if isinstance(each, graph.Input):
-                return input_of(each.at, each.shape)
-            return graph.over(each, [*map(copy, graph.below(each))])
+        def cut(part: graph.Node) -> graph.Node:
+            if id(part) in self._made:
+                return input_of(self._made[id(part)], part.shape)
+            if isinstance(part, graph.Input):
+                return input_of(part.at, part.shape)
+            return graph.over(part, [*map(copy, graph.below(part))])
 
         node = copy(root)
         return Stage(tuple(inputs), node)
@@ -562,8 +562,8 @@ class Sketch:
     def codes(self) -> Ints:
         """The entities of which something is known, ascending."""
         every = [*self.rows.values(), *self.segments.values()]
-        found = [codes_of(each) for each in every if len(each)]
-        return distinct(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        codes = [codes_of(table) for table in every if len(table)]
+        return distinct(np.concatenate(codes)) if codes else np.zeros(0, np.int64)
 
     @property
     def cut(self) -> int:
@@ -575,9 +575,9 @@ class Sketch:
         """Return what is kept when more has come; ``times`` as for ``sketched``."""
         every = [self, *later]
         whole = Sketch(
-            _by_input([each.rows for each in every]),
-            _by_input([each.segments for each in every]),
-            _joined(each.results for each in every),
+            _by_input([sketch.rows for sketch in every]),
+            _by_input([sketch.segments for sketch in every]),
+            _joined(sketch.results for sketch in every),
             self.n_entities,
             self.n_rows,
         )
@@ -585,9 +585,13 @@ class Sketch:
 
     def of(self, codes: Ints, times: Sequence[str]) -> Sketch:
         """Return the newest of some entities; ``times`` as for ``sketched``."""
-        rows = {at: newest(each, codes, times[at], self.n_rows) for at, each in self.rows.items()}
+        rows = {
+            number: newest(table, codes, times[number], self.n_rows)
+            for number, table in self.rows.items()
+        }
         segments = {
-            at: newest(each, codes, "lo", self.n_rows) for at, each in self.segments.items()
+            number: newest(table, codes, "lo", self.n_rows)
+            for number, table in self.segments.items()
         }
         results = self.results
         if results is not None:
@@ -615,13 +619,13 @@ def sketched(
     """
     if not codes.size:
         return Sketch()
-    rows = {at: each for at, each in enumerate(due) if each is not None}
+    rows = {place: table for place, table in enumerate(due) if table is not None}
     segments = {}
-    for at, part in enumerate(parts):
+    for number, part in enumerate(parts):
         if part is not None:
-            given = part.segments
-            few = np.isin(codes_of(given.entities), codes)[given.segments.keys]
-            segments[at] = table_of(type(given)(given.segments.take(few), given.entities), zone)
+            block = part.segments
+            few = np.isin(codes_of(block.entities), codes)[block.segments.keys]
+            segments[number] = table_of(type(block)(block.segments.take(few), block.entities), zone)
     # Results that are none may have no columns, either.
     has_results = results is not None and len(results) > 0
     return Sketch(rows, segments, results if has_results else None).of(codes, times)
@@ -648,18 +652,18 @@ def newest(table: pa.Table, codes: Ints, time: str, n: int) -> pa.Table:
     every = codes_of(table)
     few = np.flatnonzero(every <= codes[-1]) if len(codes) else np.zeros(0, np.int64)
     table = table.take(pa.array(few[np.isin(every[few], codes)]))
-    own = codes_of(table)
-    order = np.lexsort((micros_of(table.column(time)), own))
-    ends = np.searchsorted(own[order], own[order], "right")
+    owners = codes_of(table)
+    order = np.lexsort((micros_of(table.column(time)), owners))
+    ends = np.searchsorted(owners[order], owners[order], "right")
     return table.take(pa.array(order[ends - np.arange(len(order)) <= n]))
 
 
-def _by_input(given: Sequence[Mapping[int, pa.Table]]) -> dict[int, pa.Table]:
-    inputs = sorted({at for each in given for at in each})
-    return {at: _joined(each.get(at) for each in given) for at in inputs}
+def _by_input(mappings: Sequence[Mapping[int, pa.Table]]) -> dict[int, pa.Table]:
+    inputs = sorted({number for mapping in mappings for number in mapping})
+    return {number: _joined(mapping.get(number) for mapping in mappings) for number in inputs}
 
 
 def _joined(tables: Iterable[pa.Table | None]) -> pa.Table | None:
-    known = [each for each in tables if each is not None]
-    filled = [each for each in known if len(each)] or known[:1]
+    parts = [table for table in tables if table is not None]
+    filled = [part for part in parts if len(part)] or parts[:1]
     return pa.concat_tables(filled).combine_chunks() if filled else None

@@ -153,18 +153,22 @@ class ModelView:
     @property
     def n_waiting(self) -> int:
         """Number of rows that are in no final segment."""
-        return sum(each.n_ahead + each.n_open for each in self.waiting)
+        return sum(waiting.n_ahead + waiting.n_open for waiting in self.waiting)
 
     @property
     def record(self) -> ModelRecord:
         """The record after a batch."""
         counts, total = self.counts, self.counts.total
-        untils = [each.until for each in self.waiting if each.n_open and each.until is not None]
+        untils = [
+            waiting.until
+            for waiting in self.waiting
+            if waiting.n_open and waiting.until is not None
+        ]
         return ModelRecord(
             total.n_rows, total.n_segments, self.n_waiting, self.n_bytes, self.n_kept,
             total.n_dropped, total.n_broken, counts.n_early, counts.n_taken_back,
             total.n_outside, counts.work.n_beyond, counts.work.ns, plan=self.ways,
-            n_open=sum(each.n_open for each in self.waiting),
+            n_open=sum(waiting.n_open for waiting in self.waiting),
             open_until=max(untils, default=None), n_cut=total.n_cut,
         )  # fmt: skip
 
@@ -196,15 +200,15 @@ def waiting_rows(
         states: the states of the buckets after a batch.
         offset: from the time of a row to its instant (µs).
     """
-    found = []
-    for at, (each, stream) in enumerate(zip(plan.inputs, inputs, strict=True)):
-        if each.maker is None:
+    waiting = []
+    for number, (source, stream) in enumerate(zip(plan.inputs, inputs, strict=True)):
+        if source.maker is None:
             continue
-        counts = [state.counted(at) for state in states]
+        counts = [state.counted(number) for state in states]
         # All rows of open runs are before ``since``, up to which a bucket has read rows.
-        until = max((state.since for state in states if state.counted(at).open), default=None)
-        wait, options = each.maker.wait_us, getattr(each.maker, "options", None)
-        found.append(
+        until = max((state.since for state in states if state.counted(number).open), default=None)
+        wait, options = source.maker.wait_us, getattr(source.maker, "options", None)
+        waiting.append(
             WaitingRows(
                 stream,
                 sum(count.ahead for count in counts),
@@ -216,22 +220,24 @@ def waiting_rows(
                 is_endless=wait >= ENDLESS_US - 1,
             )
         )
-    return tuple(found)
+    return tuple(waiting)
 
 
 def told_bounds(plan: StreamPlan, inputs: Sequence[str]) -> tuple[AskedBound, ...]:
     """Return the bounds of models and of results."""
-    found = []
-    for at, (each, stream) in enumerate(zip(plan.inputs, inputs, strict=True)):
-        for name in each.shape.attributes if each.maker else ():
-            bound = each.maker.within.get(name) if each.maker else None
+    bounds = []
+    for number, (source, stream) in enumerate(zip(plan.inputs, inputs, strict=True)):
+        for name in source.shape.attributes if source.maker else ():
+            bound = source.maker.within.get(name) if source.maker else None
             label = name if len(inputs) == 1 else f"{stream}.{name}"
-            found.append(AskedBound(label, "" if bound is None else str(bound), f"{at} {name}"))
-    given = bounds_of_results(plan.node)
+            bounds.append(
+                AskedBound(label, "" if bound is None else str(bound), f"{number} {name}")
+            )
+    result_bounds = bounds_of_results(plan.node)
     for name in plan.node.shape.attributes:
-        bound = given.get(name)
-        found.append(AskedBound(name, "" if bound is None else str(bound), name, True))
-    return tuple(found)
+        bound = result_bounds.get(name)
+        bounds.append(AskedBound(name, "" if bound is None else str(bound), name, True))
+    return tuple(bounds)
 
 
 # -- curves ---------------------------------------------------------------------------------------
@@ -269,10 +275,10 @@ class Picture:
 
 def pictures(sketch: Sketch, plan: StreamPlan) -> tuple[Picture, ...]:
     """Return the pictures of a sketch, entity by entity: of inputs, and of other results."""
-    found: list[Picture] = []
+    drawings: list[Picture] = []
     for code in sketch.codes:
-        found += _Drawing(sketch, plan, int(code)).pictures()
-    return tuple(found)
+        drawings += _Drawing(sketch, plan, int(code)).pictures()
+    return tuple(drawings)
 
 
 class _Drawing:
@@ -280,56 +286,56 @@ class _Drawing:
 
     def __init__(self, sketch: Sketch, plan: StreamPlan, code: int) -> None:
         self._plan = plan
-        self._rows = {at: _of(each, code) for at, each in sketch.rows.items()}
-        self._segments = {at: _of(each, code) for at, each in sketch.segments.items()}
+        self._rows = {number: _of(table, code) for number, table in sketch.rows.items()}
+        self._segments = {number: _of(table, code) for number, table in sketch.segments.items()}
         self._results = None if sketch.results is None else _of(sketch.results, code)
         tables = [*self._rows.values(), *self._segments.values()]
-        self._entity = _name(next(each for each in tables if len(each)), plan.keys)
-        firsts = [self._times(at).min() for at, each in self._rows.items() if len(each)]
+        self._entity = _name(next(table for table in tables if len(table)), plan.keys)
+        firsts = [self._times(number).min() for number, table in self._rows.items() if len(table)]
         self._since = int(min(firsts)) if firsts else _GAP
 
     def pictures(self) -> list[Picture]:
         """Return them: an attribute of an input with what was asked of it, then other results."""
         answers = self._answers()
-        made = []
-        for at, given in enumerate(self._plan.inputs):
-            for name in given.shape.attributes[:MOST_ATTRIBUTES]:
-                own = [curve for place, curve in answers if place == (at, name)]
-                curves = [*self._of_input(at, name), *own]
-                label = name if len(self._plan.inputs) == 1 else f"{name} of input {at + 1}"
-                made.append(Picture(self._entity, label, tuple(curves)))
+        drawings = []
+        for number, source in enumerate(self._plan.inputs):
+            for name in source.shape.attributes[:MOST_ATTRIBUTES]:
+                input_answers = [curve for place, curve in answers if place == (number, name)]
+                curves = [*self._of_input(number, name), *input_answers]
+                label = name if len(self._plan.inputs) == 1 else f"{name} of input {number + 1}"
+                drawings.append(Picture(self._entity, label, tuple(curves)))
         others: dict[str, list[Curve]] = {}
         for place, curve in answers:
             if isinstance(place, str):
                 others.setdefault(place, []).append(curve)
-        made += [Picture(self._entity, name, tuple(each)) for name, each in others.items()]
+        drawings += [Picture(self._entity, name, tuple(group)) for name, group in others.items()]
         full = [
-            replace(each, curves=tuple(curve for curve in each.curves if curve.times))
-            for each in made
+            replace(picture, curves=tuple(curve for curve in picture.curves if curve.times))
+            for picture in drawings
         ]
-        return [each for each in full if each.curves]
+        return [picture for picture in full if picture.curves]
 
-    def _times(self, at: int) -> Ints:
-        return micros_of(self._rows[at].column(self._plan.row_times[at]))
+    def _times(self, number: int) -> Ints:
+        return micros_of(self._rows[number].column(self._plan.row_times[number]))
 
     # -- inputs -----------------------------------------------------------------------------------
 
-    def _of_input(self, at: int, name: str) -> list[Curve]:
+    def _of_input(self, number: int, name: str) -> list[Curve]:
         curves = []
-        maker = self._plan.inputs[at].maker
-        pieces = self._pieces(at, name)
+        maker = self._plan.inputs[number].maker
+        pieces = self._pieces(number, name)
         if pieces is not None:
             bound = None if maker is None else maker.within.get(name)
             times, values = _points_of(pieces)
             far = _far(values, bound, pieces.errors[name])
             curves = [_area(times, values, far), _line("model", times, values)]
-        rows = self._rows.get(at)
+        rows = self._rows.get(number)
         if rows is not None and name in rows.column_names:
-            curves.append(_dots("rows", self._times(at), _values(rows, name)))
+            curves.append(_dots("rows", self._times(number), _values(rows, name)))
         return curves
 
-    def _pieces(self, at: int, name: str) -> Segments | None:
-        table = self._segments.get(at)
+    def _pieces(self, number: int, name: str) -> Segments | None:
+        table = self._segments.get(number)
         if table is None or COEF + name not in table.column_names or not len(table):
             return None
         return _pieces_of(table, name, self._since)
@@ -341,7 +347,7 @@ class _Drawing:
         table, node = self._results, self._plan.node
         if table is None or not len(table):
             return []
-        found: list[tuple[tuple[int, str] | str, Curve]] = []
+        answers: list[tuple[tuple[int, str] | str, Curve]] = []
         for name in node.shape.attributes[:MOST_ATTRIBUTES]:
             source = _source(node, name)
             is_alone = source is None or source == (0, name, True)
@@ -359,14 +365,14 @@ class _Drawing:
                 if source is None:
                     far = np.broadcast_to(pieces.errors[name][:, None], values.shape)
                     curves.insert(0, _area(times, values, far, "error"))
-            found += [(place, each) for each in curves]
-        return found
+            answers += [(place, curve) for curve in curves]
+        return answers
 
     def _of_changes(
         self, table: pa.Table, name: str, label: str, source: tuple[int, str] | None
     ) -> list[Curve]:
         """Return the model where a condition holds; without one the value with which it began."""
-        since, until = (micros_of(table.column(each)) for each in (SINCE, UNTIL))
+        since, until = (micros_of(table.column(column)) for column in (SINCE, UNTIL))
         pieces = None if source is None else self._pieces(*source)
         if pieces is None:
             starts = np.maximum(since, self._since)
@@ -392,11 +398,11 @@ def _source(node: graph.Node, name: str) -> tuple[int, str, bool] | None:
             return _source(of, expression.name) if isinstance(expression, Attribute) else None
         case graph.Unary(step, of):
             is_mean = isinstance(step, Extremum) or (isinstance(step, Integral) and step.is_average)
-            found = _source(of, name) if is_mean or isinstance(step, SAME) else None
-            return None if found is None else (*found[:2], found[2] and not is_mean)
+            source = _source(of, name) if is_mean or isinstance(step, SAME) else None
+            return None if source is None else (*source[:2], source[2] and not is_mean)
         case graph.SameEntity():
-            at, own = graph.sides_of(node)[name]
-            return _source((node.left, node.right)[at], own)
+            at, attribute = graph.sides_of(node)[name]
+            return _source((node.left, node.right)[at], attribute)
     return None
 
 
@@ -419,8 +425,8 @@ def _of(table: pa.Table, code: int) -> pa.Table:
 
 def _name(table: pa.Table, keys: Sequence[str]) -> str:
     row = table.slice(0, 1).to_pylist()[0]
-    said = [f"{each} {'NULL' if row[each] is None else row[each]}" for each in keys if each != CODE]
-    return ", ".join(said) or "all rows"
+    phrases = [f"{key} {'NULL' if row[key] is None else row[key]}" for key in keys if key != CODE]
+    return ", ".join(phrases) or "all rows"
 
 
 def _pieces_of(table: pa.Table, name: str, since: int) -> Segments:
@@ -461,7 +467,7 @@ def _line(kind: Kind, times: Ints, values: Floats, name: str = "") -> Curve:
     """Return a curve of several pieces, ``[n, points]``, with an interruption between them."""
     n = len(times)
     broken = np.hstack([times, np.full((n, 1), _GAP)]), np.hstack([values, np.full((n, 1), np.nan)])
-    return _curve(kind, *(each.ravel() for each in broken), name=name)
+    return _curve(kind, *(array.ravel() for array in broken), name=name)
 
 
 def _area(times: Ints, values: Floats, far: Floats, name: str = "") -> Curve:
@@ -477,19 +483,19 @@ def _dots(kind: Kind, times: Ints, values: Floats, name: str = "") -> Curve:
 
 def _instants(pieces: Segments, name: str) -> list[Curve]:
     """Return the segments that are one instant, which no line shows."""
-    own = pieces.take(pieces.lo == pieces.hi)
-    times, values = _points_of(own)
-    return [_dots("answer", times[:, 0], values[:, 0], name)] if len(own) else []
+    instants = pieces.take(pieces.lo == pieces.hi)
+    times, values = _points_of(instants)
+    return [_dots("answer", times[:, 0], values[:, 0], name)] if len(instants) else []
 
 
 def _curve(
     kind: Kind, times: Ints, values: Floats, *, name: str = "", is_dotted: bool = False
 ) -> Curve:
-    known = (times != _GAP) & np.isfinite(values)
+    is_known = (times != _GAP) & np.isfinite(values)
     return Curve(
         kind,
         name or kind,
-        tuple(t if k else None for t, k in zip(times.tolist(), known.tolist(), strict=True)),
-        tuple(v if k else None for v, k in zip(values.tolist(), known.tolist(), strict=True)),
+        tuple(t if k else None for t, k in zip(times.tolist(), is_known.tolist(), strict=True)),
+        tuple(v if k else None for v, k in zip(values.tolist(), is_known.tolist(), strict=True)),
         is_dotted,
     )

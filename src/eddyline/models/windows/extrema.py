@@ -44,8 +44,8 @@ def envelope(
         Segments of one attribute whose keys are groups. An extreme moves by no more than one of its
         curves does, so its error is the greatest of all segments that were there with it.
     """
-    functions, found = _extreme_of(segments, attribute, groups, largest=largest)
-    return _segments(functions, _fused(segments, functions, found), attribute)
+    functions, pieces = _extreme_of(segments, attribute, groups, largest=largest)
+    return _segments(functions, _fused(segments, functions, pieces), attribute)
 
 
 def candidates(
@@ -56,40 +56,42 @@ def candidates(
     With more segments beside them they have the same envelope as all have, and the same errors:
     each part has the greatest one of all segments that were there with it. Arguments as above.
     """
-    _, found = _extreme_of(segments, attribute, groups, largest=largest)
-    made = segments.take(found.rows).cut(found.lo, found.hi)
-    return replace(made, errors={**made.errors, attribute: found.errors})
+    _, pieces = _extreme_of(segments, attribute, groups, largest=largest)
+    parts = segments.take(pieces.rows).cut(pieces.lo, pieces.hi)
+    return replace(parts, errors={**parts.errors, attribute: pieces.errors})
 
 
 def _extreme_of(
     segments: Segments, attribute: str, groups: Ints | None, *, largest: bool
 ) -> tuple[Functions, Pieces]:
     """Return the extreme pieces of groups, cut where the greatest error of all curves changes."""
-    given = np.zeros(len(segments), np.int64) if groups is None else groups
+    ids = np.zeros(len(segments), np.int64) if groups is None else groups
     functions = Functions(segments.origin, segments.coefs[attribute])
     pieces = Pieces(
-        given, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
+        ids, segments.keys, np.arange(len(segments)), segments.lo, segments.hi,
         segments.errors[attribute],
     ).take(_valued(segments, attribute))  # fmt: skip
-    found = _fused(segments, functions, extreme(functions, pieces, largest=largest))
-    own = pieces.errors
-    if not own.size or own.min() == own.max():
-        return functions, found
+    winners = _fused(segments, functions, extreme(functions, pieces, largest=largest))
+    piece_errors = pieces.errors
+    if not piece_errors.size or piece_errors.min() == piece_errors.max():
+        return functions, winners
     numbered = replace(pieces, rows=np.arange(len(pieces.rows)))
-    levels = extreme(Functions(pieces.lo, own[:, None]), numbered, largest=True)
-    both = overlap_pairs(found.groups, found.lo, found.hi, levels.groups, levels.lo, levels.hi)
-    errors = own[levels.rows[both.right]]
-    return functions, replace(found.take(both.left), lo=both.lo, hi=both.hi, errors=errors)
+    levels = extreme(Functions(pieces.lo, piece_errors[:, None]), numbered, largest=True)
+    both = overlap_pairs(
+        winners.groups, winners.lo, winners.hi, levels.groups, levels.lo, levels.hi
+    )
+    errors = piece_errors[levels.rows[both.right]]
+    return functions, replace(winners.take(both.left), lo=both.lo, hi=both.hi, errors=errors)
 
 
-def _fused(segments: Segments, functions: Functions, found: Pieces) -> Pieces:
+def _fused(segments: Segments, functions: Functions, pieces: Pieces) -> Pieces:
     """Return pieces with neighbours of one function as one, also if it was cut before."""
-    rows = found.rows
-    is_new = _begins_anew(found)
-    for each in (segments.keys, functions.origin):
-        is_new[1:] |= each[rows[1:]] != each[rows[:-1]]
+    rows = pieces.rows
+    is_new = _begins_anew(pieces)
+    for array in (segments.keys, functions.origin):
+        is_new[1:] |= array[rows[1:]] != array[rows[:-1]]
     is_new[1:] |= (functions.coefs[rows[1:]] != functions.coefs[rows[:-1]]).any(axis=1)
-    return _runs(found, is_new)
+    return _runs(pieces, is_new)
 
 
 def windowed_extremum(
@@ -116,15 +118,15 @@ def windowed_extremum(
     """
     solid = _ordered(segments, attribute)
     functions, cells, keys = _cells(solid, attribute, width_us, 1.0 if largest else -1.0)
-    found = extreme(functions, cells, largest=largest)
-    owners = keys[found.groups]
+    winners = extreme(functions, cells, largest=largest)
+    owners = keys[winners.groups]
     ends, begins, starts = timeline.codes(
-        (solid.keys, solid.hi), (solid.keys, solid.lo), (owners, found.lo)
+        (solid.keys, solid.hi), (solid.keys, solid.lo), (owners, winners.lo)
     )
     is_cut = np.isin(starts, np.setdiff1d(ends, begins))
-    pieces = replace(found, groups=owners)
-    is_cut |= _begins_anew(pieces) | timeline.is_first(found.rows)
-    is_cut |= _is_turned(solid, found, width_us)
+    pieces = replace(winners, groups=owners)
+    is_cut |= _begins_anew(pieces) | timeline.is_first(winners.rows)
+    is_cut |= _is_turned(solid, winners, width_us)
     return _segments(functions, _runs(pieces, is_cut), attribute)
 
 
@@ -152,8 +154,8 @@ def extrema_at(
     if solid.errors[attribute].any():
         # An extreme moves by no more than what it is of: by the greatest error in the window.
         lowest, never = -solid.errors[attribute][:, None], np.empty((len(solid), 0))
-        found = least_at(starts, solid.lo, solid.hi, lowest, never, width_us, every_us)
-        errors = -found[2]
+        greatest = least_at(starts, solid.lo, solid.hi, lowest, never, width_us, every_us)
+        errors = -greatest[2]
     keys = solid.keys[starts[owners]]
     with np.errstate(over="ignore"):
         values = np.ldexp(values * sign, up)
@@ -190,16 +192,16 @@ def _cells(
 
     ``solid`` has segments by entity and time; ``sign`` is 1 for the greatest, -1 for the least.
     """
-    rows, at, values = _turns(solid, attribute)
-    order = np.lexsort((at, solid.keys[rows]))
-    rows, at, values = rows[order], at[order], values[order]
+    rows, instants, values = _turns(solid, attribute)
+    order = np.lexsort((instants, solid.keys[rows]))
+    rows, instants, values = rows[order], instants[order], values[order]
     keys, n = solid.keys[rows], len(solid)
-    lo, hi, owners = _between(np.concatenate([at, at + width]), np.append(keys, keys))
+    lo, hi, owners = _between(np.concatenate([instants, instants + width]), np.append(keys, keys))
     starts, ends, turns, opens, closes, begins = timeline.codes(
-        (solid.keys, solid.lo), (solid.keys, solid.hi), (keys, at),
+        (solid.keys, solid.lo), (solid.keys, solid.hi), (keys, instants),
         (owners, lo), (owners, hi), (owners, lo - width),
     )  # fmt: skip
-    now, ago = (timeline.within(starts, ends, each) for each in (opens, begins))
+    now, ago = (timeline.within(starts, ends, codes) for codes in (opens, begins))
     first = np.searchsorted(turns, begins, "right")
     turn = greatest_in(values * sign, first, np.searchsorted(turns, opens, "right"))
     errors = np.zeros(len(lo))
@@ -207,43 +209,43 @@ def _cells(
         seen = np.searchsorted(ends, begins, "right"), np.searchsorted(starts, closes, "left")
         errors = solid.errors[attribute][greatest_in(solid.errors[attribute], *seen)]
     degree = solid.coefs[attribute].shape[1]
-    flat = np.zeros((len(at), degree))
+    flat = np.zeros((len(instants), degree))
     flat[:, 0] = values
     functions = Functions(
-        np.concatenate([solid.origin, solid.origin + width, at]),
+        np.concatenate([solid.origin, solid.origin + width, instants]),
         np.concatenate([solid.coefs[attribute], solid.coefs[attribute], flat]),
     )
     parts = []
-    for curve, (found, before) in enumerate(((now, 0), (ago, n), (turn, 2 * n))):
-        cell = np.flatnonzero(found >= 0)
+    for curve, (places, before) in enumerate(((now, 0), (ago, n), (turn, 2 * n))):
+        cell = np.flatnonzero(places >= 0)
         curves = np.full(len(cell), curve)
-        parts.append(Pieces(cell, curves, found[cell] + before, lo[cell], hi[cell], errors[cell]))
+        parts.append(Pieces(cell, curves, places[cell] + before, lo[cell], hi[cell], errors[cell]))
     return functions, Pieces.joined(parts), owners
 
 
-def _between(at: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
+def _between(instants: Ints, keys: Ints) -> tuple[Ints, Ints, Ints]:
     """Return the ranges between instants of an entity that follow each other, by entity and time.
 
     Returns:
         Where ranges begin and end, and their entities.
     """
-    (code,) = timeline.codes((keys, at))
+    (code,) = timeline.codes((keys, instants))
     one = np.unique(code, return_index=True)[1]
-    at, keys = at[one], keys[one]
+    instants, keys = instants[one], keys[one]
     same = np.flatnonzero(keys[1:] == keys[:-1])
-    return at[same], at[same + 1], keys[same]
+    return instants[same], instants[same + 1], keys[same]
 
 
-def _is_turned(solid: Segments, found: Pieces, width: int) -> Mask:
+def _is_turned(solid: Segments, pieces: Pieces, width: int) -> Mask:
     """Return which pieces begin where windows begin to lie in one segment, or no longer do.
 
     The first functions are the values of segments now, and the next ones those a window ago.
     """
     n = len(solid)
     edges = np.concatenate([solid.lo + width, solid.hi])
-    is_value = found.rows < 2 * n
-    is_turned = np.zeros(len(found.rows), np.bool_)
-    is_turned[is_value] = found.lo[is_value] == edges[found.rows[is_value]]
+    is_value = pieces.rows < 2 * n
+    is_turned = np.zeros(len(pieces.rows), np.bool_)
+    is_turned[is_value] = pieces.lo[is_value] == edges[pieces.rows[is_value]]
     return is_turned
 
 
@@ -318,11 +320,11 @@ def extreme(functions: Functions, pieces: Pieces, *, largest: bool) -> Pieces:
         Pieces in the order of groups and time, one curve a group. Their errors are the greatest of
         those that were compared: an extreme moves by no more than one of its curves does.
     """
-    found = _numbered(pieces)
-    while found.curves.any():
-        ids = _dense(found.groups, found.curves // 2)
-        found = _merged(functions, found, ids, 1 if largest else -1)
-    return fused(found)
+    winners = _numbered(pieces)
+    while winners.curves.any():
+        ids = _dense(winners.groups, winners.curves // 2)
+        winners = _merged(functions, winners, ids, 1 if largest else -1)
+    return fused(winners)
 
 
 def fused(pieces: Pieces) -> Pieces:
@@ -333,9 +335,9 @@ def fused(pieces: Pieces) -> Pieces:
 
 def _begins_anew(pieces: Pieces) -> Mask:
     """Return which of some sorted pieces are of another group, or behind a gap."""
-    found = timeline.is_first(pieces.groups)
-    found[1:] |= pieces.lo[1:] != pieces.hi[:-1]
-    return found
+    is_new = timeline.is_first(pieces.groups)
+    is_new[1:] |= pieces.lo[1:] != pieces.hi[:-1]
+    return is_new
 
 
 def _runs(pieces: Pieces, is_new: Mask) -> Pieces:
@@ -414,13 +416,13 @@ def _better(functions: Functions, one: Pieces, other: Pieces, direction: int) ->
     right = np.concatenate([instants, one.hi[:, None]], axis=1)
     places, gaps = np.nonzero(left < right)
     keep = signs[places, gaps] * direction >= 0
-    made = one.take(places)
+    pieces = one.take(places)
     return replace(
-        made,
-        rows=np.where(keep, made.rows, other.rows[places]),
+        pieces,
+        rows=np.where(keep, pieces.rows, other.rows[places]),
         lo=left[places, gaps],
         hi=right[places, gaps],
-        errors=np.maximum(made.errors, other.errors[places]),
+        errors=np.maximum(pieces.errors, other.errors[places]),
     )
 
 
@@ -439,21 +441,21 @@ def greatest_in(values: Floats, first: Indices, last: Indices) -> Indices:
     Returns:
         Places, -1 where a window is empty, ``[m]``.
     """
-    found = np.full(first.size, -1)
+    places = np.full(first.size, -1)
     queue = np.empty(values.size, np.int64)
     head = tail = behind = 0
-    for each in range(first.size):
-        while behind < last[each]:
+    for window in range(first.size):
+        while behind < last[window]:
             while tail > head and values[queue[tail - 1]] < values[behind]:
                 tail -= 1
             queue[tail] = behind
             tail += 1
             behind += 1
-        while head < tail and queue[head] < first[each]:
+        while head < tail and queue[head] < first[window]:
             head += 1
         if head < tail:
-            found[each] = queue[head]
-    return found
+            places[window] = queue[head]
+    return places
 
 
 @compiled
@@ -498,14 +500,14 @@ def least_at(
                 head += 1
             while first < end and hi[first] <= begin:
                 first += 1
-            found = whole[queue[head]] if head < tail else np.inf
+            lowest = whole[queue[head]] if head < tail else np.inf
             if first < behind and lo[first] < begin:
-                found = min(found, least_on(first, begin, hi[first], lo, coefs, turns))
+                lowest = min(lowest, least_on(first, begin, hi[first], lo, coefs, turns))
             if behind < end and lo[behind] <= tick:
                 start = max(lo[behind], begin)
-                found = min(found, least_on(behind, start, tick, lo, coefs, turns))
-            if found < np.inf:
-                owners[count], times[count], values[count] = entity, tick, found
+                lowest = min(lowest, least_on(behind, start, tick, lo, coefs, turns))
+            if lowest < np.inf:
+                owners[count], times[count], values[count] = entity, tick, lowest
                 count += 1
             is_empty = head == tail and first == behind and behind < end
             tick = next_tick(tick, every, lo[behind] if is_empty else tick)
@@ -521,33 +523,33 @@ def next_tick(tick: int, every: int, begin: int) -> int:
 @compiled
 def most_ticks(starts: Ints, lo: Ints, hi: Ints, width: int, every: int) -> int:
     """Return how many windows that close at ticks see a segment of an entity, at most."""
-    found = 0
+    most = 0
     for entity in range(starts.size - 1):
         first, end = starts[entity], starts[entity + 1]
         seen = 0
-        for each in range(first, end):
-            seen += (hi[each] - lo[each] + width) // every + 1
-        found += min(seen, (hi[end - 1] - lo[first] + width) // every + 1)
-    return found
+        for segment in range(first, end):
+            seen += (hi[segment] - lo[segment] + width) // every + 1
+        most += min(seen, (hi[end - 1] - lo[first] + width) // every + 1)
+    return most
 
 
 @compiled
 def least_on(segment: int, start: int, stop: int, lo: Ints, coefs: Floats, turns: Floats) -> float:
     """Return the least value of a segment from one of its instants to another."""
     left, right = (start - lo[segment]) * MICROS, (stop - lo[segment]) * MICROS
-    found = min(value_at(segment, left, coefs), value_at(segment, right, coefs))
+    least = min(value_at(segment, left, coefs), value_at(segment, right, coefs))
     for place in range(turns.shape[1]):
         turn = turns[segment, place]
         if left < turn < right:
-            found = min(found, value_at(segment, turn, coefs))
-    return found
+            least = min(least, value_at(segment, turn, coefs))
+    return least
 
 
 @compiled
-def value_at(segment: int, at: float, coefs: Floats) -> float:
+def value_at(segment: int, seconds: float, coefs: Floats) -> float:
     """Return the value of a segment at seconds from its begin, by Horner's rule."""
     top = coefs.shape[1] - 1
-    found: float = coefs[segment, top]
+    value: float = coefs[segment, top]
     for power in range(top - 1, -1, -1):
-        found = found * at + coefs[segment, power]
-    return found
+        value = value * seconds + coefs[segment, power]
+    return value

@@ -80,9 +80,9 @@ class Track:
 
     def valued(self, name: str) -> Mask:
         """Return on which pieces an attribute has values."""
-        found = self.pieces
-        found[found] = has_values(self.segments.coefs[name])[self.rows[found]]
-        return found
+        is_valued = self.pieces
+        is_valued[is_valued] = has_values(self.segments.coefs[name])[self.rows[is_valued]]
+        return is_valued
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class Windows:
         time = np.where(pieces, track.hi - track.lo, 0)
         before = np.cumsum(time) - time
 
-        def until(places: Indices, at: Ints) -> Ints:
-            inside: Ints = before[places] + np.where(pieces[places], at - track.lo[places], 0)
+        def until(places: Indices, instants: Ints) -> Ints:
+            inside: Ints = before[places] + np.where(pieces[places], instants - track.lo[places], 0)
             return inside
 
         return until(self.head, self.at) - until(self.tail, self.at - self.width)
@@ -133,19 +133,19 @@ class Windows:
         """Return the integral over each window, of the pieces whose parts are given."""
         track, begin = self.track, self.at - self.width
         inside = self.head == self.tail
-        found = np.zeros(len(self.at))
-        found[inside] = _of(track, part, self.tail[inside], begin[inside], self.at[inside])
+        sums = np.zeros(len(self.at))
+        sums[inside] = _of(track, part, self.tail[inside], begin[inside], self.at[inside])
         head, tail = self.head[~inside], self.tail[~inside]
         everything = np.arange(len(track.keys))
         whole = _of(track, part, everything, track.lo, track.hi)
         high, low = sums_before(whole, timeline.is_first(track.keys))
         between = (high[head] - high[tail + 1]) + (low[head] - low[tail + 1])
-        found[~inside] = (
+        sums[~inside] = (
             _of(track, part, tail, begin[~inside], track.hi[tail])
             + between
             + _of(track, part, head, track.lo[head], self.at[~inside])
         )
-        return found
+        return sums
 
     def polynomial_integrals(self, coefs: Floats) -> Floats:
         """Return the integral over each window of the segments' polynomials, 0 over gaps."""
@@ -158,8 +158,8 @@ class Windows:
     def _given(self, coefs: Floats) -> tuple[Floats, Ints, Pieces, Closing, int]:
         track = self.track
         pieces = (track.keys, track.lo, track.hi, track.rows)
-        given = np.ascontiguousarray(coefs), np.ascontiguousarray(track.segments.origin)
-        return *given, pieces, (self.at, self.head, self.tail), self.width
+        arrays = np.ascontiguousarray(coefs), np.ascontiguousarray(track.segments.origin)
+        return *arrays, pieces, (self.at, self.head, self.tail), self.width
 
 
 def windowed_integral(
@@ -180,8 +180,8 @@ def windowed_integral(
         times seconds.
     """
     track = track_of(segments, width_us)
-    at, hi, head, tail = changes_of(track.keys, track.lo, track.hi, width_us)
-    windows = Windows(track, width_us, at, head, tail)
+    lo, hi, head, tail = changes_of(track.keys, track.lo, track.hi, width_us)
+    windows = Windows(track, width_us, lo, head, tail)
     kept = _counted(windows, track.pieces, is_covered=covered)
     return _segments(windows.take(kept), hi[kept], is_covered=covered, is_average=is_average)
 
@@ -220,10 +220,10 @@ class Seen(Columns):
         first, last = timeline.ends_of_runs(new)
         return Seen(self.keys[first], lo[first], hi[last])
 
-    def inside(self, of: Seen) -> Seen:
+    def inside(self, ranges: Seen) -> Seen:
         """Return the parts of ranges that are in the range of their entity: one each."""
-        place = np.searchsorted(of.keys, self.keys)
-        lo, hi = np.maximum(self.lo, of.lo[place]), np.minimum(self.hi, of.hi[place])
+        place = np.searchsorted(ranges.keys, self.keys)
+        lo, hi = np.maximum(self.lo, ranges.lo[place]), np.minimum(self.hi, ranges.hi[place])
         return Seen(self.keys, lo, hi).take(lo < hi)
 
 
@@ -256,8 +256,8 @@ def has_values(coefs: Floats) -> Mask:
 def track_of(segments: Segments, width_us: int) -> Track:
     """Return the segments that have a length, with the gaps before, between and behind them."""
     empty = np.ones(len(segments), np.bool_)
-    for each in segments.coefs.values():
-        empty &= ~has_values(each)
+    for coefs in segments.coefs.values():
+        empty &= ~has_values(coefs)
     solid = segments.under(segments.solid & ~empty).ordered
     keys, lo, hi = solid.keys, solid.lo, solid.hi
     first = timeline.is_first(keys)
@@ -274,18 +274,18 @@ def track_of(segments: Segments, width_us: int) -> Track:
 
 def _of(track: Track, part: Part, pieces: Indices, start: Ints, stop: Ints) -> Floats:
     """Return the integral over a part of each of some pieces: 0 over gaps."""
-    found = np.zeros(len(pieces))
+    integrals = np.zeros(len(pieces))
     rows = track.rows[pieces]
     there = rows >= 0
-    found[there] = part(rows[there], start[there], stop[there])
-    return found
+    integrals[there] = part(rows[there], start[there], stop[there])
+    return integrals
 
 
 def _counted(windows: Windows, pieces: Mask, *, is_covered: bool) -> Mask:
     """Return the windows that count until the formula changes, if some pieces are no gaps."""
     time, gains = windows.covered_by(pieces), windows.gains_by(pieces)
-    found: Mask = (time == windows.width) & (gains == 0)
-    return ((time > 0) | (gains > 0)) if is_covered else found
+    is_full: Mask = (time == windows.width) & (gains == 0)
+    return ((time > 0) | (gains > 0)) if is_covered else is_full
 
 
 def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool) -> Segments:
@@ -294,7 +294,7 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
     length = in_seconds(hi - windows.at)
     coefs, errors = {}, {}
     nothing = np.ones(len(hi), np.bool_)
-    for name, each in track.segments.coefs.items():
+    for name, matrix in track.segments.coefs.items():
         pieces = track.valued(name)
         counts = _counted(windows, pieces, is_covered=is_covered)
         divisor = np.ones(len(hi))
@@ -302,20 +302,20 @@ def _segments(windows: Windows, hi: Ints, *, is_covered: bool, is_average: bool)
             counts &= windows.gains_by(pieces) == 0
             divisor[counts] = in_seconds(windows.covered_by(pieces)[counts])
         compute = partial(_divided, windows.formulas, divisor[:, None])
-        coefs[name] = in_range(compute, _without_gaps(each))
+        coefs[name] = in_range(compute, _without_gaps(matrix))
         coefs[name][~counts] = np.nan
         nothing &= ~counts
         errors[name] = np.zeros(len(hi))
-        given = np.where(has_values(each), track.segments.errors[name], 0.0)
-        if given.any():
+        piece_errors = np.where(has_values(matrix), track.segments.errors[name], 0.0)
+        if piece_errors.any():
             # An error is constant on a segment: its integral over the window is linear in between.
-            bound = windows.formulas(given[:, None])
+            bound = windows.formulas(piece_errors[:, None])
             errors[name] = np.maximum(bound[:, 0], polynomials.evaluate(bound, length)) / divisor
             errors[name][~counts] = 0.0
     none = np.zeros(len(hi), np.bool_)
     keys = track.keys[windows.head]
-    made = Segments(keys, windows.at, windows.at, hi, none, none.copy(), coefs, errors)
-    return made.take(~nothing) if coefs else made
+    result = Segments(keys, windows.at, windows.at, hi, none, none.copy(), coefs, errors)
+    return result.take(~nothing) if coefs else result
 
 
 def _divided(formula: Callable[[Floats], Floats], divisor: Floats | float, coefs: Floats) -> Floats:
@@ -326,20 +326,20 @@ def _samples(windows: Windows, *, is_covered: bool, is_average: bool) -> Samples
     track = windows.track
     values, errors = {}, {}
     nothing = np.ones(len(windows.at), np.bool_)
-    for name, each in track.segments.coefs.items():
+    for name, matrix in track.segments.coefs.items():
         time = windows.covered_by(track.valued(name))
         counts = (time > 0) if is_covered else (time == windows.width)
         divisor = np.where(counts, in_seconds(time), 1.0) if is_average else 1.0
         compute = partial(_divided, windows.polynomial_integrals, divisor)
-        found = in_range(compute, _without_gaps(each))
-        values[name] = np.where(counts, found, np.nan)
+        integrals = in_range(compute, _without_gaps(matrix))
+        values[name] = np.where(counts, integrals, np.nan)
         # An error is a constant on a segment: that of an integral is the errors' integral.
-        valued = np.where(has_values(each), track.segments.errors[name], 0.0)
+        valued = np.where(has_values(matrix), track.segments.errors[name], 0.0)
         errors[name] = windows.polynomial_integrals(valued[:, None]) / divisor
         nothing &= ~counts
     kept = ~nothing if values else np.ones(len(windows.at), np.bool_)
     keys = track.keys[windows.head][kept]
-    taken = [{name: each[kept] for name, each in every.items()} for every in (values, errors)]
+    taken = [{name: array[kept] for name, array in every.items()} for every in (values, errors)]
     return Samples(keys, windows.at[kept], *taken)
 
 
@@ -371,8 +371,8 @@ class Samples:
     def take(self, rows: Indices | Mask) -> Samples:
         """Return the rows at places or under a mask."""
         values, errors = (
-            {name: each[rows] for name, each in given.items()}
-            for given in (self.values, self.errors)
+            {name: array[rows] for name, array in arrays.items()}
+            for arrays in (self.values, self.errors)
         )
         return Samples(self.keys[rows], self.times[rows], values, errors)
 
@@ -422,9 +422,9 @@ def at_instants(segments: Segments, rows: Indices, times: Ints) -> Samples:
     """Return the values of segments, by their places, at an instant each."""
     since = in_seconds(times - segments.origin[rows])
     values = {
-        name: polynomials.evaluate(each[rows], since) for name, each in segments.coefs.items()
+        name: polynomials.evaluate(matrix[rows], since) for name, matrix in segments.coefs.items()
     }
-    errors = {name: each[rows] for name, each in segments.errors.items()}
+    errors = {name: error[rows] for name, error in segments.errors.items()}
     return Samples(segments.keys[rows], times, values, errors)
 
 
@@ -461,10 +461,10 @@ seconds, as each of them is evaluated and as their sum is; and 2 n as both sides
 
 def are_counted(segments: Segments) -> Mask:
     """Return which segments have a length and a value of any attribute."""
-    found = np.zeros(len(segments), np.bool_)
-    for each in segments.coefs.values():
-        found |= has_values(each)
-    return found & segments.solid
+    is_counted = np.zeros(len(segments), np.bool_)
+    for matrix in segments.coefs.values():
+        is_counted |= has_values(matrix)
+    return is_counted & segments.solid
 
 
 def totals(segments: Segments, groups: Ints, *, is_average: bool) -> Segments:
@@ -483,10 +483,10 @@ def totals(segments: Segments, groups: Ints, *, is_average: bool) -> Segments:
     """
     places = np.flatnonzero(are_counted(segments))
     places = places[np.lexsort((segments.lo[places], segments.keys[places]))]
-    solid, of = segments.take(places), groups[places]
-    starts, ends = timeline.codes((of, solid.lo), (of, solid.hi))
+    solid, ids = segments.take(places), groups[places]
+    starts, ends = timeline.codes((ids, solid.lo), (ids, solid.hi))
     bounds, place = np.unique(np.concatenate([starts, ends]), return_index=True)
-    times, owners = np.concatenate([solid.lo, solid.hi])[place], np.append(of, of)[place]
+    times, owners = np.concatenate([solid.lo, solid.hi])[place], np.append(ids, ids)[place]
     # A range for each two bounds: between the last of a group and the first of the next is nothing.
     lo, hi, owners = times[:-1], times[1:], owners[:-1]
     first, last = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)
@@ -513,26 +513,26 @@ def _of_attribute(
     """Return the polynomials of ranges, and their errors: NaN and 0 where there is no value."""
     n, size = len(ranges[0]), solid.coefs[name].shape[1]
     valued = np.flatnonzero(has_values(solid.coefs[name]))
-    given = solid.origin[valued], solid.errors[name][valued], first[valued], last[valued]
+    parts = solid.origin[valued], solid.errors[name][valued], first[valued], last[valued]
 
     def added(coefs: Floats) -> tuple[Floats, Floats, Floats, Ints]:
-        found, far, reach = np.zeros((n, size)), np.zeros(n), np.zeros(n)
+        sums, far, reach = np.zeros((n, size)), np.zeros(n), np.zeros(n)
         count = np.zeros(n, np.int64)
-        add_up(coefs, *given, *ranges, found, far, reach, count)
+        add_up(coefs, *parts, *ranges, sums, far, reach, count)
         if is_average:
-            found /= np.maximum(count, 1)[:, None]
-        return found, far, reach, count
+            sums /= np.maximum(count, 1)[:, None]
+        return sums, far, reach, count
 
     coefs = solid.coefs[name][valued]
-    found, far, reach, count = added(coefs)
-    if not np.isfinite(found).all():
-        found = in_range(lambda some: added(some)[0], coefs)
+    added_up, far, reach, count = added(coefs)
+    if not np.isfinite(added_up).all():
+        added_up = in_range(lambda some: added(some)[0], coefs)
     with np.errstate(over="ignore", invalid="ignore"):
         far += (8 * size + 2 * count) * _ROUNDED * (reach + far)
     if is_average:
         far /= np.maximum(count, 1)
-    found[count == 0] = np.nan
-    return found, far
+    added_up[count == 0] = np.nan
+    return added_up, far
 
 
 # -- distances of two entities --------------------------------------------------------------------
@@ -582,8 +582,8 @@ def average_distances(
             raise NotSupportedError(msg, attribute=name)
     seen = None
     if below is not None:
-        found = where(pairs.take(pairs.solid), near(dict(axes), "<", below)).ordered
-        seen = Seen(found.keys, found.lo, found.ends)
+        near_ranges = where(pairs.take(pairs.solid), near(dict(axes), "<", below)).ordered
+        seen = Seen(near_ranges.keys, near_ranges.lo, near_ranges.ends)
     windows = windows_at(pairs, width_us, every_us, covered=covered, seen=seen)
     parts = _distance_part(windows.track.segments, axes)
     values = windows.integrals(parts) / in_seconds(windows.covered)
@@ -599,8 +599,8 @@ def average_distances(
 def _errors(pairs: Segments, axes: Mapping[str, str]) -> Floats:
     """Return how far each distance may be off, as constants: not more than both positions are."""
     apart = [pairs.errors[one] + pairs.errors[other] for one, other in axes.items()]
-    found: Floats = np.sqrt(sum(each**2 for each in apart))[:, None]
-    return found
+    errors: Floats = np.sqrt(sum(error**2 for error in apart))[:, None]
+    return errors
 
 
 def _distance_part(pairs: Segments, axes: Mapping[str, str]) -> Part:
@@ -608,8 +608,8 @@ def _distance_part(pairs: Segments, axes: Mapping[str, str]) -> Part:
         polynomials.padded(polynomials.total(pairs.coefs[one], -pairs.coefs[other]), 2)[:, :2]
         for one, other in axes.items()
     ]
-    first = np.stack([each[:, 0] for each in apart], axis=1)
-    change = np.stack([each[:, 1] for each in apart], axis=1)
+    first = np.stack([matrix[:, 0] for matrix in apart], axis=1)
+    change = np.stack([matrix[:, 1] for matrix in apart], axis=1)
 
     def part(places: Indices, start: Ints, stop: Ints) -> Floats:
         since = in_seconds(start - pairs.origin[places])
@@ -635,8 +635,8 @@ def distance_integral(position: Floats, velocity: Floats, length: Floats) -> Flo
         up = np.frexp(np.where(is_extreme, largest, 0.5))[1]
         position, velocity = np.ldexp(position, -up[:, None]), np.ldexp(velocity, -up[:, None])
         with np.errstate(over="ignore"):
-            found: Floats = np.ldexp(_distance_integral(position, velocity, length), up)
-        return found
+            integrals: Floats = np.ldexp(_distance_integral(position, velocity, length), up)
+        return integrals
     return _distance_integral(position, velocity, length)
 
 
@@ -649,22 +649,22 @@ def _distance_integral(position: Floats, velocity: Floats, length: Floats) -> Fl
     aside = position - along[:, None] * velocity
     miss = _norm(aside) / safe
     near = moving & (np.maximum(np.abs(along), miss) <= _FAR * length)
-    found = _norm(position) * length  # of those that do not move
+    integrals = _norm(position) * length  # of those that do not move
     far, near = np.flatnonzero(moving & ~near), np.flatnonzero(near)
-    found[far] = _smooth(position[far], velocity[far], length[far])
+    integrals[far] = _smooth(position[far], velocity[far], length[far])
     along, miss = along[near], miss[near]
     closed = _primitive(along + length[near], miss) - _primitive(along, miss)
-    found[near] = speed[near] * closed
-    return found
+    integrals[near] = speed[near] * closed
+    return integrals
 
 
-def _primitive(at: Floats, miss: Floats) -> Floats:
+def _primitive(seconds: Floats, miss: Floats) -> Floats:
     """Return the antiderivative of ``sqrt(t * t + miss * miss)``, that of ``|t|`` if they meet."""
     meets = miss < _MEETS
-    ratio = at / np.where(meets, 1.0, miss)
+    ratio = seconds / np.where(meets, 1.0, miss)
     curved = np.where(meets, 0.0, miss**2 * np.arcsinh(np.where(meets, 0.0, ratio)))
-    found: Floats = (at * np.hypot(at, miss) + curved) / 2
-    return found
+    values: Floats = (seconds * np.hypot(seconds, miss) + curved) / 2
+    return values
 
 
 def _smooth(position: Floats, velocity: Floats, length: Floats) -> Floats:
@@ -675,11 +675,11 @@ def _smooth(position: Floats, velocity: Floats, length: Floats) -> Floats:
     """
     start, change = _dot(position, position), 2 * _dot(position, velocity)
     bend = _dot(velocity, velocity)
-    found = np.zeros(len(length))
+    integrals = np.zeros(len(length))
     for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        at = length * ((node + 1) / 2)
-        found += weight * np.sqrt((bend * at + change) * at + start)
-    return found * length / 2
+        seconds = length * ((node + 1) / 2)
+        integrals += weight * np.sqrt((bend * seconds + change) * seconds + start)
+    return integrals * length / 2
 
 
 def _norm(vectors: Floats) -> Floats:
@@ -688,10 +688,10 @@ def _norm(vectors: Floats) -> Floats:
 
 def _dot(one: Floats, other: Floats) -> Floats:
     """Return the products of vectors, ``[n, axes]``: axis by axis, rows are too short for NumPy."""
-    found = np.zeros(len(one))
+    products = np.zeros(len(one))
     for mine, others in zip(one.T, other.T, strict=True):
-        found += mine * others
-    return found
+        products += mine * others
+    return products
 
 
 # -- compiled: windows ----------------------------------------------------------------------------
@@ -706,11 +706,11 @@ def sums_before(values: Floats, is_first: Mask) -> tuple[Floats, Floats]:
     """
     high, low = np.empty(values.size), np.empty(values.size)
     total = rest = 0.0
-    for each in range(values.size):
-        if is_first[each]:
+    for place in range(values.size):
+        if is_first[place]:
             total = rest = 0.0
-        high[each], low[each] = total, rest
-        value = values[each]
+        high[place], low[place] = total, rest
+        value = values[place]
         summed = total + value
         part = summed - total
         rest += (total - (summed - part)) + (value - part)
@@ -734,7 +734,7 @@ def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, 
         by entity and time.
     """
     room = 2 * keys.size
-    at, until = np.empty(room, np.int64), np.empty(room, np.int64)
+    times, until = np.empty(room, np.int64), np.empty(room, np.int64)
     head, tail = np.empty(room, np.int64), np.empty(room, np.int64)
     n = start = 0
     while start < keys.size:
@@ -746,7 +746,7 @@ def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, 
             closes += 1
         while closes < stop:
             following = min(hi[closes], hi[begins] + width)
-            at[n], until[n], head[n], tail[n] = time, following, closes, begins
+            times[n], until[n], head[n], tail[n] = time, following, closes, begins
             n += 1
             closes, begins = (
                 closes + (hi[closes] == following),
@@ -754,27 +754,29 @@ def changes_of(keys: Ints, lo: Ints, hi: Ints, width: int) -> tuple[Ints, Ints, 
             )
             time = following
         start = stop
-    return at[:n], until[:n], head[:n], tail[:n]
+    return times[:n], until[:n], head[:n], tail[:n]
 
 
 @compiled
-def antiderivative_from(coefs: Floats, origin: Ints, row: int, at: int, found: Floats) -> None:
+def antiderivative_from(
+    coefs: Floats, origin: Ints, row: int, instant: int, output: Floats
+) -> None:
     """Set an antiderivative of a segment's polynomial that has its origin, and is 0, at an instant.
 
-    ``row`` is the segment; of -1 there is none, and all is 0. ``at`` is the instant (µs).
+    ``row`` is the segment; of -1 there is none, and all is 0. ``instant`` is the instant (µs).
     """
-    found[:] = 0.0
+    output[:] = 0.0
     if row < 0:
         return
     size = coefs.shape[1]
-    by = np.float64(at - origin[row]) * MICROS
-    found[1:] = coefs[row]
+    by = np.float64(instant - origin[row]) * MICROS
+    output[1:] = coefs[row]
     if by != 0.0:
         for low in range(1, size):
             for power in range(size - 1, low - 1, -1):
-                found[power] += by * found[power + 1]
+                output[power] += by * output[power + 1]
     for power in range(2, size + 1):
-        found[power] /= power
+        output[power] /= power
 
 
 @compiled
@@ -795,26 +797,26 @@ def window_integrals(
 ) -> Floats:
     """Return the integrals of polynomials over windows, 0 where there is no segment."""
     keys, lo, hi, rows = pieces
-    at, head, tail = closing
+    times, head, tail = closing
     work = np.empty(coefs.shape[1] + 1)
     whole, is_first = np.empty(keys.size), np.empty(keys.size, np.bool_)
-    for each in range(keys.size):
-        whole[each] = integral(coefs, origin, rows[each], lo[each], hi[each], work)
-        is_first[each] = each == 0 or keys[each] != keys[each - 1]
+    for piece in range(keys.size):
+        whole[piece] = integral(coefs, origin, rows[piece], lo[piece], hi[piece], work)
+        is_first[piece] = piece == 0 or keys[piece] != keys[piece - 1]
     high, low = sums_before(whole, is_first)
-    found = np.empty(at.size)
-    for each in range(at.size):
-        first, last, begin = tail[each], head[each], at[each] - width
+    sums = np.empty(times.size)
+    for window in range(times.size):
+        first, last, begin = tail[window], head[window], times[window] - width
         if first == last:
-            found[each] = integral(coefs, origin, rows[first], begin, at[each], work)
+            sums[window] = integral(coefs, origin, rows[first], begin, times[window], work)
             continue
         between = (high[last] - high[first + 1]) + (low[last] - low[first + 1])
-        found[each] = (
+        sums[window] = (
             integral(coefs, origin, rows[first], begin, hi[first], work)
             + between
-            + integral(coefs, origin, rows[last], lo[last], at[each], work)
+            + integral(coefs, origin, rows[last], lo[last], times[window], work)
         )
-    return found
+    return sums
 
 
 @compiled
@@ -822,17 +824,17 @@ def window_formulas(
     coefs: Floats, origin: Ints, pieces: Pieces, closing: Closing, width: int
 ) -> Floats:
     """Return the same as polynomials of how much later windows close, (windows, degree + 2)."""
-    at, head, tail = closing
+    times, head, tail = closing
     size = coefs.shape[1] + 1
     whole = window_integrals(coefs, origin, pieces, closing, width)
-    found, begins, closes = np.empty((at.size, size)), np.empty(size), np.empty(size)
-    for each in range(at.size):
-        antiderivative_from(coefs, origin, pieces[3][head[each]], at[each], closes)
-        antiderivative_from(coefs, origin, pieces[3][tail[each]], at[each] - width, begins)
+    formulas, begins, closes = np.empty((times.size, size)), np.empty(size), np.empty(size)
+    for window in range(times.size):
+        antiderivative_from(coefs, origin, pieces[3][head[window]], times[window], closes)
+        antiderivative_from(coefs, origin, pieces[3][tail[window]], times[window] - width, begins)
         for power in range(size):
-            found[each, power] = closes[power] - begins[power]
-        found[each, 0] += whole[each]
-    return found
+            formulas[window, power] = closes[power] - begins[power]
+        formulas[window, 0] += whole[window]
+    return formulas
 
 
 # -- compiled: sums over entities -----------------------------------------------------------------
@@ -870,18 +872,18 @@ def add_up(
     width = coefs.shape[1]
     moved = np.empty(width)
     for row in range(first.size):
-        for at in range(first[row], last[row]):
-            by = np.float64(lo[at] - origin[row]) * MICROS
+        for place in range(first[row], last[row]):
+            by = np.float64(lo[place] - origin[row]) * MICROS
             for power in range(width):
                 moved[power] = coefs[row, power]
             if by != 0.0:
                 for low in range(width - 1):
                     for power in range(width - 2, low - 1, -1):
                         moved[power] += by * moved[power + 1]
-            reach, most = abs(by) + np.float64(hi[at] - lo[at]) * MICROS, 0.0
+            reach, most = abs(by) + np.float64(hi[place] - lo[place]) * MICROS, 0.0
             for power in range(width - 1, -1, -1):
-                sums[at, power] += moved[power]
+                sums[place, power] += moved[power]
                 most = most * reach + abs(coefs[row, power])
-            size[at] += most
-            far[at] += errors[row]
-            count[at] += 1
+            size[place] += most
+            far[place] += errors[row]
+            count[place] += 1

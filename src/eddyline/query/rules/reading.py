@@ -102,12 +102,12 @@ class Reading:
         *,
         ansi: bool,
     ) -> None:
-        known = {name.lower(): predicate for name, predicate in functions.items()}
+        by_name = {name.lower(): predicate for name, predicate in functions.items()}
         self.expression = Expression(
-            text, what, columns, ansi=ansi, qualifiers=None, functions=known
+            text, what, columns, ansi=ansi, qualifiers=None, functions=by_name
         )
         self._columns = columns
-        self._predicates = _take_out_calls(self.expression, columns, known)
+        self._predicates = _take_out_calls(self.expression, columns, by_name)
         """By the ``id`` of the nodes that stand for their calls."""
         self._errors: dict[int, tuple[Operand | NativeTest, Raise]] = {}  # by id of the first
         calls = self.expression.calls.values()
@@ -175,8 +175,8 @@ class Reading:
             return function_test(self._predicates[id(node)])
         self._check_is_condition(node)
         read = READERS.get(type(node))
-        found = None if read is None else read(self, node)
-        return self._native(node) if found is None else found
+        tests = None if read is None else read(self, node)
+        return self._native(node) if tests is None else tests
 
     def is_read(self, node: Expr) -> bool:
         """Return whether a condition may become tests, or stays with Spark for sure."""
@@ -380,8 +380,8 @@ def _unless_rounded(read: NodeReader) -> NodeReader:
 
     def guarded(reading: Reading, node: Expr) -> Node | None:
         sides = [node.args.get(key) for key in ("this", "expression", "low", "high")]
-        given = [each for each in (*sides, *node.expressions) if each is not None]
-        common = reduce(common_type, map(reading.expression.type_of, given), NULL)
+        operands = [operand for operand in (*sides, *node.expressions) if operand is not None]
+        common = reduce(common_type, map(reading.expression.type_of, operands), NULL)
         return None if common.precision > MAX_PRECISION else read(reading, node)
 
     return guarded
@@ -390,17 +390,17 @@ def _unless_rounded(read: NodeReader) -> NodeReader:
 @_unless_rounded
 def _compared(reading: Reading, node: Expr) -> Node | None:
     """Return the test of a comparison with a constant on either side."""
-    left, right, kind = node.this, node.expression, type(node)
+    operand, right, kind = node.this, node.expression, type(node)
     constant = reading.constant(right)
     if constant is None:
-        left, right, kind = right, left, _MIRRORED[kind]
+        operand, right, kind = right, operand, _MIRRORED[kind]
         constant = reading.constant(right)
     if constant is None:
         return None
-    left = reading.as_met(left, [right])
+    operand = reading.as_met(operand, [right])
     if kind not in (exp.EQ, exp.NEQ):
-        return _ordered(reading, left, _SIGNS[kind], constant)
-    equal = _equal(reading, left, constant)
+        return _ordered(reading, operand, _SIGNS[kind], constant)
+    equal = _equal(reading, operand, constant)
     return Not(equal) if equal is not None and kind is exp.NEQ else equal
 
 
@@ -430,28 +430,28 @@ def _between(reading: Reading, node: Expr) -> Node | None:
         None if constant is None else _ordered(reading, inner, sign, constant)
         for sign, constant in zip((">=", "<="), constants, strict=True)
     ]
-    known = [part for part in parts if part is not None]
-    return And(tuple(known)) if len(known) == len(parts) else None
+    tests = [part for part in parts if part is not None]
+    return And(tuple(tests)) if len(tests) == len(parts) else None
 
 
 @_unless_rounded
 def _in_list(reading: Reading, node: Expr) -> Node | None:
     """Return the test of IN with a list of constants."""
-    given = [reading.constant(value) for value in node.expressions]
-    constants = [constant for constant in given if constant is not None]
-    if len(constants) < len(given) or not given:
+    items = [reading.constant(value) for value in node.expressions]
+    constants = [constant for constant in items if constant is not None]
+    if len(constants) < len(items) or not items:
         return None
     kind = reading.expression.type_of(node.this)
-    is_text = kind.family in TIMES and any(each.family == "string" for each in constants)
+    is_text = kind.family in TIMES and any(constant.family == "string" for constant in constants)
     if is_text and not reading.expression.ansi:
         return None  # Spark compares the timestamps as texts
     values = [constant for constant in constants if constant.family != "null"]
     if not values:
         return Constant(None)
-    found = _one_of(reading, reading.as_met(node.this, node.expressions), values)
-    if found is None or len(values) == len(constants):
-        return found
-    return Or((found, Constant(None)))
+    test = _one_of(reading, reading.as_met(node.this, node.expressions), values)
+    if test is None or len(values) == len(constants):
+        return test
+    return Or((test, Constant(None)))
 
 
 def _equal(reading: Reading, node: Expr, constant: SqlConstant) -> Node | None:
@@ -479,10 +479,10 @@ def _ordered(reading: Reading, node: Expr, sign: str, constant: SqlConstant) -> 
 def _one_of(reading: Reading, node: Expr, constants: Sequence[SqlConstant]) -> Node | None:
     """Return the test whether an operand is equal to one of some constants."""
     operand = reading.operand(node)
-    found = None if operand is None else reading.scalars(operand, constants)
-    if operand is None or found is None:
+    scalars = None if operand is None else reading.scalars(operand, constants)
+    if operand is None or scalars is None:
         return None
-    values = tuple(dict.fromkeys(found))
+    values = tuple(dict.fromkeys(scalars))
     if len(values) > 1 and operand.type.family == "float" and 0.0 in values:
         return None  # of long lists Spark makes a hash set, in which -0.0 is not 0.0
     folded = _lower_case_tests(reading, node, values)
@@ -649,11 +649,12 @@ def checked_reads(
     for text in predicate.reads:
         if text in columns:
             continue  # a column by its exact name, which need not be SQL
-        found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
-        if found.may_raise or not found.is_deterministic:
+        analysis = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
+        if analysis.may_raise or not analysis.is_deterministic:
             msg = (
                 f"{what}: predicate {predicate.name!r} reads {text!r}, which can raise or differs "
-                f"from time to time ({found.reason}); use a form that gives NULL, such as try_cast"
+                f"from time to time ({analysis.reason}); use a form that gives NULL, such as "
+                "try_cast"
             )
             raise QueryError(msg, name=predicate.name, reads=text)
     return predicate

@@ -84,8 +84,8 @@ class Rule:
         if isinstance(self.tags, str) or not isinstance(self.tags, list | tuple | set | frozenset):
             msg = f"tags of a rule are a list of texts, such as ['pii'], got {self.tags!r:.60}"
             raise OptionError(msg, tags=self.tags)
-        for each in self.tags:
-            checked_text("tag of a rule", each)
+        for tag in self.tags:
+            checked_text("tag of a rule", tag)
         ordered = sorted(self.tags) if isinstance(self.tags, set | frozenset) else self.tags
         object.__setattr__(self, "tags", tuple(ordered))
 
@@ -131,11 +131,11 @@ def chosen(sources: Mapping[str, T], facts: Facts) -> dict[str, T]:
     least = facts.get("min_level")
     for level in (*(levels or ()), *([] if least is None else [least])):
         check_level(level)
-    rules = {name: Rule.of(each) for name, each in sources.items()}
-    known = dict.fromkeys(tag for each in rules.values() for tag in each.tags)
+    rules = {name: Rule.of(source) for name, source in sources.items()}
+    known_tags = dict.fromkeys(tag for rule in rules.values() for tag in rule.tags)
     for tag in tags or ():
-        if checked_text("tag", tag) not in known:
-            raise QueryError(unknown("tag", tag, known), tag=tag)
+        if checked_text("tag", tag) not in known_tags:
+            raise QueryError(unknown("tag", tag, known_tags), tag=tag)
     min_rank = -1 if least is None else LEVELS.index(least)
     return {
         name: sources[name]
@@ -146,9 +146,9 @@ def chosen(sources: Mapping[str, T], facts: Facts) -> dict[str, T]:
     }
 
 
-def _several(given: str | Collection[str] | None) -> tuple[str, ...] | None:
-    if given is None:
+def _several(values: str | Collection[str] | None) -> tuple[str, ...] | None:
+    if values is None:
         return None
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        return (given,)
-    return tuple(given)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return (values,)
+    return tuple(values)

@@ -119,16 +119,16 @@ class PredicateRule:
         """The conjunction as it would stand in SQL."""
         if len(self.predicates) == 1:
             return self.predicates[0].text
-        return " AND ".join(f"({each.text})" for each in self.predicates) or "TRUE"
+        return " AND ".join(f"({predicate.text})" for predicate in self.predicates) or "TRUE"
 
     def bind(self, columns: Mapping[str, str], *, ansi: bool) -> Rule:
         """Return the rule over an input; see ``SqlRule.bind``."""
-        bound = [self._bound(each, columns, ansi=ansi) for each in self.predicates]
-        stays = next((each for each in bound if each.reason), None)
+        bound = [self._bound(predicate, columns, ansi=ansi) for predicate in self.predicates]
+        stays = next((part for part in bound if part.reason), None)
         if stays is None:
-            tree = _all_of([each.tree for each in bound])
+            tree = _all_of([part.tree for part in bound])
             return Rule(self.name, tree, self.text, self.noun, _conjuncts(bound))
-        calls = next((each for each in bound if each.calls), None)
+        calls = next((part for part in bound if part.calls), None)
         if calls is not None:
             msg = (
                 f"{called(self)} calls the Python predicate {calls.calls} and has a part "
@@ -136,10 +136,10 @@ class PredicateRule:
                 f"use forms that never raise, such as try_cast or try_divide"
             )
             raise NotSupportedError(msg, name=self.name)
-        natives = [each.read.whole for each in bound if each.read is not None]
-        sql = " AND ".join(f"({each.sql}\n)" for each in natives)
-        read = dict.fromkeys(column for each in natives for column in each.columns)
-        needs = dict.fromkeys(column for each in natives for column in each.needs)
+        natives = [part.read.whole for part in bound if part.read is not None]
+        sql = " AND ".join(f"({test.sql}\n)" for test in natives)
+        read = dict.fromkeys(column for test in natives for column in test.columns)
+        needs = dict.fromkeys(column for test in natives for column in test.needs)
         whole = natives[0]
         if len(natives) > 1:
             whole = NativeTest(sql, tuple(read), "", True, tuple(needs))
@@ -163,15 +163,19 @@ def called(rule: SqlRule | PredicateRule) -> str:
 
 def functions_of(rule: RuleSource) -> dict[str, FunctionPredicate]:
     """Return the Python functions that a rule calls, by their names in the rule."""
-    found: dict[str, FunctionPredicate] = {}
+    functions: dict[str, FunctionPredicate] = {}
     if isinstance(rule, PredicateRule):
-        found = {
-            each.label: each for each in rule.predicates if isinstance(each, FunctionPredicate)
+        functions = {
+            predicate.label: predicate
+            for predicate in rule.predicates
+            if isinstance(predicate, FunctionPredicate)
         }
     if isinstance(rule, SqlRule | PredicateRule):
         called = {*names_among([name.lower() for name in rule.functions], [rule.text])}
-        found |= {name: each for name, each in rule.functions.items() if name.lower() in called}
-    return found
+        functions |= {
+            name: function for name, function in rule.functions.items() if name.lower() in called
+        }
+    return functions
 
 
 @deep
@@ -185,14 +189,16 @@ def check_rule(rule: SqlRule | PredicateRule) -> None:
     what = called(rule)
     texts = [rule.text] if isinstance(rule, SqlRule) else []
     if isinstance(rule, PredicateRule):
-        texts = [each.text for each in rule.predicates if isinstance(each, SqlPredicate)]
+        texts = [
+            predicate.text for predicate in rule.predicates if isinstance(predicate, SqlPredicate)
+        ]
     for text in texts:
         check_is_row_wise(parse_condition(text, what), text, what, rule.functions)
 
 
 def rule_source(
     name: str,
-    given: str | Predicate | DescribedRule,
+    condition: str | Predicate | DescribedRule,
     functions: Mapping[str, FunctionPredicate] | None = None,
 ) -> SqlRule | PredicateRule:
     """Return a rule of what was given: text, or a predicate, or one of these with its facts.
@@ -200,15 +206,15 @@ def rule_source(
     Raises:
         QueryError: it is none of them; the message names the rule.
     """
-    described = given if isinstance(given, DescribedRule) else DescribedRule(given)
-    given, info = described.condition, described.info
+    described = condition if isinstance(condition, DescribedRule) else DescribedRule(condition)
+    condition, info = described.condition, described.info
     try:
-        predicate = as_predicate(given)
+        predicate = as_predicate(condition)
     except QueryError as error:
         msg = f"rule {name!r}: {error}"
         raise QueryError(msg, name=name) from error
-    if isinstance(given, str):
-        return SqlRule(name, given, functions or {}, info)
+    if isinstance(condition, str):
+        return SqlRule(name, condition, functions or {}, info)
     return PredicateRule(name, (predicate,), functions or {}, info)
 
 
@@ -277,7 +283,7 @@ def _conjuncts(bound: list[_BoundPart]) -> tuple[str, ...] | None:
         part.read is not None
         and not part.reason
         and not part.risk
-        and not any(isinstance(each, FunctionTest | MayRaise | Raise) for each in part.tree.walk())
+        and not any(isinstance(node, FunctionTest | MayRaise | Raise) for node in part.tree.walk())
         for part in bound
     )
     return tuple(part.text for part in bound) if is_free else None
@@ -285,9 +291,9 @@ def _conjuncts(bound: list[_BoundPart]) -> tuple[str, ...] | None:
 
 def moments_of(node: Node) -> Iterator[Moment]:
     """Yield the timestamp literals that a rule tree compares with."""
-    for each in node.walk():
-        if isinstance(each, Compare | OneOf):
-            values = each.values if isinstance(each, OneOf) else (each.value,)
+    for test in node.walk():
+        if isinstance(test, Compare | OneOf):
+            values = test.values if isinstance(test, OneOf) else (test.value,)
             yield from (value for value in values if isinstance(value, Moment))
 
 

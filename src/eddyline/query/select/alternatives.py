@@ -78,19 +78,22 @@ def alternatives(statement: Statement) -> list[Alternative]:
         for part in conjuncts
     ]
     _warn_of_nulls(statement, conditions)
-    known = [each.tree for each in conditions if isinstance(each, Fragment)]
-    conditions = [_asked_once(_without_known(each, known)) for each in conditions]
-    found: list[Alternative] = []
+    trees = [condition.tree for condition in conditions if isinstance(condition, Fragment)]
+    conditions = [_asked_once(_without_known(condition, trees)) for condition in conditions]
+    results: list[Alternative] = []
     for plain, asked in _cut(conditions):
-        signs = {(id(each.select), each.asks, each.is_negated): each for each in asked}
-        split = ([each] if each.around[0] else statement.conjuncts(each.tree) for each in plain)
-        made = Alternative(tuple(chain.from_iterable(split)), tuple(signs.values()))
+        signs = {(id(exists.select), exists.asks, exists.is_negated): exists for exists in asked}
+        split = (
+            [fragment] if fragment.around[0] else statement.conjuncts(fragment.tree)
+            for fragment in plain
+        )
+        alternative = Alternative(tuple(chain.from_iterable(split)), tuple(signs.values()))
         if not any((select, asks, not sign) in signs for select, asks, sign in signs):
-            found.append(made)
-        if len(found) > MOST:
+            results.append(alternative)
+        if len(results) > MOST:
             message = f"EXISTS and IN under OR make more than {MOST} alternatives of WHERE"
             refuse(message, statement.text, statement.part(where.this).start, NotSupportedError)
-    return found or [made]  # one that no row meets, if there is no other
+    return results or [alternative]  # one that no row meets, if there is no other
 
 
 def _asks(tree: Expr) -> bool:
@@ -103,18 +106,18 @@ def _condition(statement: Statement, tree: Expr, *, negated: bool) -> Condition:
     if (asked := asked_by(tree)) is not None:
         return _asked(replace(asked, is_negated=asked.is_negated != negated))
     if not _asks(tree):
-        own = statement.part(tree)
+        fragment = statement.part(tree)
         if (node := drawn(tree)) is not None:
             message = (
                 f"WHERE: {as_name(node)}() is drawn anew, so it cannot stand beside a subquery"
             )
-            statement.refuse(f"{message} under OR or NOT", own.start)
-        return own.negated(is_null_true=False) if negated else own
+            statement.refuse(f"{message} under OR or NOT", fragment.start)
+        return fragment.negated(is_null_true=False) if negated else fragment
     inner = tree.unnest()
     if isinstance(inner, exp.Not):
         return _condition(statement, inner.this, negated=not negated)
     kind = exp.And if isinstance(inner, exp.And) else exp.Or
-    parts = [_condition(statement, each, negated=negated) for each in joined_by(kind, inner)]
+    parts = [_condition(statement, part, negated=negated) for part in joined_by(kind, inner)]
     return (_All if (kind is exp.And) != negated else _Any)(tuple(parts))
 
 
@@ -139,7 +142,7 @@ def _asked_once(condition: Condition) -> Condition:
     parts = tuple(map(_asked_once, condition.parts))
     first = parts[0]
     if isinstance(condition, _All) and isinstance(first, Exists) and _is_connected(first.select):
-        same = [isinstance(each, Exists) and each.select is first.select for each in parts]
+        same = [isinstance(part, Exists) and part.select is first.select for part in parts]
         if len(first.compared) == 1 and len(parts) > 1 and all(same):
             return replace(first, asks="possible")
     return replace(condition, parts=parts)
@@ -147,41 +150,41 @@ def _asked_once(condition: Condition) -> Condition:
 
 def _is_connected(select: exp.Select) -> bool:
     """Return whether WHERE has the equality of a column of a SELECT and one outside."""
-    where, own = select.args.get("where"), select.args["from_"].this.alias_or_name.lower()
-    for each in [] if where is None else joined_by(exp.And, where.this):
-        inner = each.unnest()
+    where, alias = select.args.get("where"), select.args["from_"].this.alias_or_name.lower()
+    for conjunct in [] if where is None else joined_by(exp.And, where.this):
+        inner = conjunct.unnest()
         sides = [inner.left, inner.right] if isinstance(inner, exp.EQ) else []
         names = [side.table.lower() for side in sides if isinstance(side, exp.Column)]
-        if len(names) == 2 and own in names and any(name not in ("", own) for name in names):
+        if len(names) == 2 and alias in names and any(name not in ("", alias) for name in names):
             return True
     return False
 
 
 def _is_known(value: Expr, conjuncts: Iterable[Expr]) -> bool:
     """Return whether a conjunct says that a value is not NULL."""
-    for each in conjuncts:
-        inner = each.unnest()
+    for conjunct in conjuncts:
+        inner = conjunct.unnest()
         if isinstance(inner, exp.Not) and isinstance(inner.this.unnest(), exp.Is):
-            said = inner.this.unnest()
-            same = said.this.sql().lower() == value.unnest().sql().lower()
-            if same and isinstance(said.expression, exp.Null):
+            comparison = inner.this.unnest()
+            same = comparison.this.sql().lower() == value.unnest().sql().lower()
+            if same and isinstance(comparison.expression, exp.Null):
                 return True
     return False
 
 
-def _without_known(condition: Condition, known: Sequence[Expr]) -> Condition:
+def _without_known(condition: Condition, conjuncts: Sequence[Expr]) -> Condition:
     """Return a condition that asks nothing for a NULL before NOT IN which WHERE excludes."""
     if not isinstance(condition, _All):
         return condition
-    parts = [_without_known(each, known) for each in condition.parts]
+    parts = [_without_known(part, conjuncts) for part in condition.parts]
     return _All(
         tuple(
-            each
-            for each in parts
+            part
+            for part in parts
             if not (
-                isinstance(each, Exists)
-                and each.asks == "any"
-                and _is_known(each.compared[0], known)
+                isinstance(part, Exists)
+                and part.asks == "any"
+                and _is_known(part.compared[0], conjuncts)
             )
         )
     )
@@ -189,12 +192,12 @@ def _without_known(condition: Condition, known: Sequence[Expr]) -> Condition:
 
 def _warn_of_nulls(statement: Statement, conditions: Sequence[Condition]) -> None:
     """Warn of each NOT IN whose SELECT may have a NULL."""
-    for each in conditions:
-        if isinstance(each, _All | _Any):
-            _warn_of_nulls(statement, each.parts)
-        elif isinstance(each, Exists) and each.asks in ("null", "unknown"):
-            column = statement.items_of(each.select)[0].text
-            place = offset_of(each.select.args["from_"])
+    for condition in conditions:
+        if isinstance(condition, _All | _Any):
+            _warn_of_nulls(statement, condition.parts)
+        elif isinstance(condition, Exists) and condition.asks in ("null", "unknown"):
+            column = statement.items_of(condition.select)[0].text
+            place = offset_of(condition.select.args["from_"])
             message = (
                 "NOT IN (SELECT …): a NULL among the values drops every row, as SQL has it; write "
                 f"WHERE {column} IS NOT NULL in the SELECT, or NOT EXISTS"
@@ -215,9 +218,9 @@ def _not_true(condition: Condition) -> Condition:
 
 def _cut(conditions: Sequence[Condition]) -> Iterator[tuple[list[Fragment], list[Exists]]]:
     """Yield the alternatives of conditions that are all to be true."""
-    plain = [each for each in conditions if isinstance(each, Fragment)]
-    asked = [each for each in conditions if isinstance(each, Exists)]
-    rest = [each for each in conditions if isinstance(each, _All | _Any)]
+    plain = [condition for condition in conditions if isinstance(condition, Fragment)]
+    asked = [condition for condition in conditions if isinstance(condition, Exists)]
+    rest = [condition for condition in conditions if isinstance(condition, _All | _Any)]
     if not rest:
         yield plain, asked
         return
@@ -227,7 +230,7 @@ def _cut(conditions: Sequence[Condition]) -> Iterator[tuple[list[Fragment], list
         yield from _cut([*same, *first.parts])
         return
     # Plain SQL comes first: rows that it decides wait for no partner.
-    one, *more = sorted(first.parts, key=lambda each: not isinstance(each, Fragment))
+    one, *more = sorted(first.parts, key=lambda part: not isinstance(part, Fragment))
     yield from _cut([*same, one])
     if more:
         yield from _cut([*same, _not_true(one), _Any(tuple(more))])

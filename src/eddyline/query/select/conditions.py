@@ -1,8 +1,9 @@
-"""Sorts the conjuncts of a query by the inputs that they read, and finds calls of functions.
+"""Conjuncts of a query, sorted by the inputs that they read.
 
-In: the conditions of ON and WHERE. Out: for each input its predicates; for a join also keys and
-conditions on results. In an inner join ON and WHERE mean the same. A conjunct over one input
-filters that input, an equality of two inputs makes a key, and any other conjunct filters results.
+In: the conditions of ON and WHERE. Out: for each input its predicates and calls of functions; for a
+join also keys and conditions on results. In an inner join ON and WHERE mean the same. A conjunct
+over one input filters that input, an equality of two inputs makes a key, and any other conjunct
+filters results.
 
 In other joins ON says which rows are partners. A conjunct of ON over the first input drops none of
 its rows. A conjunct of WHERE over the second input of a LEFT JOIN filters results. The keys of a
@@ -59,8 +60,8 @@ class Call:
 
     def predicate(self, reads: Sequence[str]) -> FunctionPredicate:
         """Return the function as a predicate on what it reads here."""
-        made = replace(self.function, reads=tuple(reads))
-        return ~made if self.negated else made
+        predicate = replace(self.function, reads=tuple(reads))
+        return ~predicate if self.negated else predicate
 
 
 class Calls:
@@ -69,7 +70,7 @@ class Calls:
     def __init__(self, text: str, functions: Mapping[str, FunctionPredicate]) -> None:
         self._text = text
         self.functions = {
-            name.lower(): replace(made, called=name) for name, made in functions.items()
+            name.lower(): replace(function, called=name) for name, function in functions.items()
         }
         """By name in lower case."""
 
@@ -77,25 +78,27 @@ class Calls:
         """Return the call if a conjunct is ``[NOT] f(…)`` of a function, which it has to fit."""
         inner, negated = unnegated(tree)
         is_call = isinstance(inner, exp.Anonymous)
-        found = self.functions.get(inner.name.lower()) if is_call else None
-        if found is None:
+        function = self.functions.get(inner.name.lower()) if is_call else None
+        if function is None:
             return None
-        is_star = [type(each) for each in inner.expressions] == [exp.Star]
-        call = Call(found, negated, offset_of(inner), () if is_star else tuple(inner.expressions))
-        given = len(call.arguments)
-        if given and given != len(found.reads):
-            takes = f"{found.name}({', '.join(found.reads)})"
-            message = f"{takes} takes {len(found.reads)} argument(s), got {given}"
-            refuse(message, self._text, call.start, function=found.name)
-        for each in call.arguments:
-            self.check_none(each, "as an argument of another")
+        is_star = [type(expression) for expression in inner.expressions] == [exp.Star]
+        call = Call(
+            function, negated, offset_of(inner), () if is_star else tuple(inner.expressions)
+        )
+        n_arguments = len(call.arguments)
+        if n_arguments and n_arguments != len(function.reads):
+            takes = f"{function.name}({', '.join(function.reads)})"
+            message = f"{takes} takes {len(function.reads)} argument(s), got {n_arguments}"
+            refuse(message, self._text, call.start, function=function.name)
+        for argument in call.arguments:
+            self.check_none(argument, "as an argument of another")
         return call
 
     def within(self, tree: Expr) -> list[exp.Anonymous]:
         """Return the calls of functions of the user in an expression, in the order of the text."""
         calls = tree.find_all(exp.Anonymous)
-        found = [each for each in calls if str(each.name).lower() in self.functions]
-        return sorted(found, key=offset_of)
+        user_calls = [call for call in calls if str(call.name).lower() in self.functions]
+        return sorted(user_calls, key=offset_of)
 
     def check_none(
         self, tree: Expr, where: str = "inside a larger expression of a query over several inputs"
@@ -106,8 +109,8 @@ class Calls:
                 f"the function {node.name} {where} is not supported yet; "
                 f"it may stand between the ANDs of WHERE, alone or after NOT"
             )
-            at = offset_of(node)
-            refuse(message, self._text, at, NotSupportedError, function=str(node.name))
+            offset = offset_of(node)
+            refuse(message, self._text, offset, NotSupportedError, function=str(node.name))
 
 
 class Conditions:
@@ -141,10 +144,10 @@ class Conditions:
     def _add_conjunct(self, part: Fragment, inputs: Sequence[str]) -> None:
         """Add a conjunct that reads one input, or none."""
         text = self._names.unqualified(part, self._word)
-        names = {str(each.name).lower() for each in self._calls.within(part.tree)}
+        names = {str(call.name).lower() for call in self._calls.within(part.tree)}
         called = {name: self._calls.functions[name] for name in sorted(names)}
-        made = MixedPredicate(text, functions=called) if called else SqlPredicate(text)
-        self._predicates_of(inputs).append(made)
+        predicate = MixedPredicate(text, functions=called) if called else SqlPredicate(text)
+        self._predicates_of(inputs).append(predicate)
 
     def _predicates_of(self, inputs: Sequence[str]) -> list[Predicate]:
         return self.predicates[inputs[0] if inputs else next(iter(self.predicates))]
@@ -163,13 +166,15 @@ class Conditions:
 
     def called(self, call: Call, word: str) -> tuple[FunctionPredicate, Sequence[str]]:
         """Return a call as a predicate over what it reads, and the inputs of that."""
-        arguments = [self.statement.part(each) for each in call.arguments]
+        arguments = [self.statement.part(argument) for argument in call.arguments]
         if not arguments:
             reads, inputs = self._names.own_reads(call.function, call.start)
             return call.predicate(reads), inputs
-        named = [self._names.inputs(each, word) for each in arguments]
-        inputs = list(dict.fromkeys(name for each in named for name in each))
-        return call.predicate([self._names.unqualified(each, word) for each in arguments]), inputs
+        named = [self._names.inputs(argument, word) for argument in arguments]
+        inputs = list(dict.fromkeys(name for names in named for name in names))
+        return call.predicate(
+            [self._names.unqualified(argument, word) for argument in arguments]
+        ), inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +194,8 @@ class _InSide:
 
     def within(self, around: str) -> _InSide:
         """Return the side with other texts, in which its own stand at ``{}``."""
-        own, qualified = (around.format(each) for each in (self.own, self.qualified))
-        return replace(self, own=own, qualified=qualified, is_operand=False)
+        text, qualified = (around.format(part) for part in (self.own, self.qualified))
+        return replace(self, own=text, qualified=qualified, is_operand=False)
 
 
 _NULL, _ALWAYS = "({}) IS NULL", "({}) IS NULL OR true"
@@ -199,7 +204,7 @@ _NULL, _ALWAYS = "({}) IS NULL", "({}) IS NULL OR true"
 
 def _equality(sides: Iterable[_InSide]) -> str:
     """Return the equality of two sides, over qualified columns."""
-    return " = ".join(each.operand(each.qualified) for each in sides)
+    return " = ".join(side.operand(side.qualified) for side in sides)
 
 
 class JoinConditions(Conditions):
@@ -211,8 +216,8 @@ class JoinConditions(Conditions):
         super().__init__(statement, calls, names, [])
         self._scoped = names
         self._times: dict[str, str] = {}
-        timed = [each for each in items if each.time is not None]
-        types = {each.columns.get(each.time or "") for each in timed}
+        timed = [item for item in items if item.time is not None]
+        types = {item.columns.get(item.time or "") for item in timed}
         self.bounds = TimeBounds(is_local=types == {"timestamp_ntz"})
         self.keys = Keys()
         self.equalities: list[str] = []
@@ -236,7 +241,7 @@ class JoinConditions(Conditions):
     def add_input(self, name: str, items: Sequence[FromItem]) -> None:
         """Let conditions read one more relation: one of FROM, or one that holds several."""
         self.predicates[name] = []
-        self._times |= {each.name: each.time for each in items if each.time is not None}
+        self._times |= {item.name: item.time for item in items if item.time is not None}
 
     def connect(self, asked: tuple[str, int] | None = None) -> None:
         """Turn the later equalities into keys where inputs have none, and check all inputs.
@@ -248,19 +253,21 @@ class JoinConditions(Conditions):
             NotSupportedError: only an equality that cannot be a key connects two inputs, or none
                 connects the rows of EXISTS or IN.
         """
-        for pairs, written, kept, at in self._later:
+        for pairs, written, kept, offset in self._later:
             classes = self.keys.classes()
             met = ({one.input, other.input} for one, other in pairs)
-            if all(any(names <= each.members.keys() for each in classes) for names in met):
+            if all(
+                any(names <= key_class.members.keys() for key_class in classes) for names in met
+            ):
                 continue
             for pair in pairs:
                 if (clash := self.keys.add(*pair)) is not None:
-                    self._refuse_kinds(clash, at)
+                    self._refuse_kinds(clash, offset)
             if kept:
                 kept.remove(written)
                 self.equalities.append(written)
         reached = {next(iter(self.predicates))}
-        joined = [{*each.members} for each in self.keys.classes()]
+        joined = [{*key_class.members} for key_class in self.keys.classes()]
         while more := [names for names in joined if names & reached and not names <= reached]:
             reached = reached.union(*more)
         for inputs, written, why, start in self._no_keys:
@@ -270,7 +277,7 @@ class JoinConditions(Conditions):
         if asked is not None and not self.predicates.keys() <= reached:
             self._ask_for_any(*asked)
 
-    def _ask_for_any(self, said: str, start: int) -> None:
+    def _ask_for_any(self, phrase: str, start: int) -> None:
         """Let EXISTS or IN, of which nothing is asked by row, ask for any row of its SELECT.
 
         Raises:
@@ -279,8 +286,9 @@ class JoinConditions(Conditions):
         outer, inner = self.predicates
         if self.conditions:
             message = (
-                f"{said}: no equality connects {inner} with {outer}, so each row would be compared "
-                f"with all rows of the SELECT; add one to its WHERE, such as {inner}.k = {outer}.k"
+                f"{phrase}: no equality connects {inner} with {outer}, so each row would be "
+                f"compared with all rows of the SELECT; add one to its WHERE, such as "
+                f"{inner}.k = {outer}.k"
             )
             self.statement.refuse(message, start)
         sides = [Side(name, "true", "a boolean", "true", BOOLEAN) for name in (outer, inner)]
@@ -288,23 +296,23 @@ class JoinConditions(Conditions):
 
     def add_using(self, left: Named, right: Named, start: int) -> None:
         """Add the equality of two columns of one type that USING names at an offset."""
-        places = [self._scoped.place_of(each) for each in (left, right)]
-        sides = [(each.input, identifier(each.column)) for each in places]
-        self._add_equality(sides, " = ".join(each.text for each in places), start)
-        if all(self._times.get(each.input) == each.column for each in (left, right)):
+        places = [self._scoped.place_of(named) for named in (left, right)]
+        sides = [(place.input, identifier(place.column)) for place in places]
+        self._add_equality(sides, " = ".join(place.text for place in places), start)
+        if all(self._times.get(named.input) == named.column for named in (left, right)):
             self.bounds.limit(left.input, right.input, 0)
             self.bounds.limit(right.input, left.input, 0)
 
     def _add_bounds(self, part: Fragment) -> None:
         """Add the bounds of event times that a conjunct over several inputs states."""
-        mentions = {each.start: each for each in self._scoped.mentions(part, self._word)}
+        mentions = {mention.start: mention for mention in self._scoped.mentions(part, self._word)}
 
         def stream_of(node: exp.Column) -> str:
-            found, place = mentions.get(offset_of(node)), node.parts[-1].meta
-            if found is None or found.end != place["end"] + 1:  # no column, or a field of one
+            mention, place = mentions.get(offset_of(node)), node.parts[-1].meta
+            if mention is None or mention.end != place["end"] + 1:  # no column, or a field of one
                 return ""
-            name = found.named.input
-            return name if self._times.get(name) == found.named.column else ""
+            name = mention.named.input
+            return name if self._times.get(name) == mention.named.column else ""
 
         self.needed |= self.bounds.add(part.tree, stream_of)
 
@@ -355,8 +363,8 @@ class JoinConditions(Conditions):
                 f"{len(asked.compared)} before IN, {len(columns)} in SELECT"
             )
             refuse(message, self.statement.text, columns[0].start)
-        sides = [unaliased(each, self.statement)[1].tree for each in columns]
-        if any(isinstance(each.unnest(), exp.Tuple) for each in (*sides, *asked.compared)):
+        sides = [unaliased(output, self.statement)[1].tree for output in columns]
+        if any(isinstance(side.unnest(), exp.Tuple) for side in (*sides, *asked.compared)):
             message = "IN (SELECT …) of rows in rows, or without values, is not supported yet"
             self.statement.refuse(message, start)
 
@@ -365,18 +373,18 @@ class JoinConditions(Conditions):
         check_is_row_wise(part.tree, self.statement.text, self._word)
         self._check_deterministic(part)
         inputs = self._scoped.inputs(part, self._word)
-        own = self._scoped.canonical(part, self._word)
+        text = self._scoped.canonical(part, self._word)
         is_operand = isinstance(part.tree, exp.Column | exp.Literal | exp.Paren | exp.Anonymous)
-        return _InSide(inputs, own, self._scoped.qualified(part, self._word), is_operand)
+        return _InSide(inputs, text, self._scoped.qualified(part, self._word), is_operand)
 
     def _add_in(self, sides: tuple[_InSide, _InSide], start: int) -> None:
         """Add the equality of an output column and a value before IN."""
-        inputs = list(dict.fromkeys(name for each in sides for name in each.inputs))
+        inputs = list(dict.fromkeys(name for side in sides for name in side.inputs))
         written = _equality(sides)
-        if [len(each.inputs) for each in sides] == [1, 1] and len(inputs) == 2:
-            self._add_equality([(each.inputs[0], each.own) for each in sides], written, start)
+        if [len(side.inputs) for side in sides] == [1, 1] and len(inputs) == 2:
+            self._add_equality([(side.inputs[0], side.own) for side in sides], written, start)
         elif inputs == [self.partner]:
-            text = " = ".join(each.operand(each.own) for each in sides)
+            text = " = ".join(side.operand(side.own) for side in sides)
             self.predicates[self.partner].append(SqlPredicate(text))
         else:
             self.conditions.append(written)
@@ -400,8 +408,10 @@ class JoinConditions(Conditions):
         self._add_bounds(part)
         tree = part.tree
         trees = [tree.left, tree.right] if isinstance(tree, exp.EQ) else []
-        if trees and all(isinstance(each, exp.Column) for each in trees):
-            self.needed |= {each.named.input for each in self._scoped.mentions(part, self._word)}
+        if trees and all(isinstance(side, exp.Column) for side in trees):
+            self.needed |= {
+                mention.named.input for mention in self._scoped.mentions(part, self._word)
+            }
         if named := self._named(trees):
             self._add_equality(named, qualified, part.start)
             return
@@ -411,7 +421,7 @@ class JoinConditions(Conditions):
     def _add_null_safe(self, part: Fragment, written: str, asked: list[str]) -> None:
         """Note ``a <=> b`` and ``(a, b) = (c, d)``, in which NULL equals NULL."""
         trees = _null_safe_trees(part.tree)
-        pairs = [named for each in trees if (named := self._named(each))]
+        pairs = [named for operands in trees if (named := self._named(operands))]
         keys: list[tuple[Side, Side]] = []
         for pair in pairs:
             sides = null_safe_sides(pair, self._scoped.columns_of)
@@ -426,12 +436,12 @@ class JoinConditions(Conditions):
 
     def _named(self, trees: Sequence[Expr]) -> list[tuple[str, str]]:
         """Return input and text of two sides that belong to one input each, and not the same."""
-        sides = [self._side(each) for each in trees]
+        sides = [self._side(tree) for tree in trees]
         if None in sides:
             return []
-        parts = [each for each in sides if each is not None]
+        parts = [side for side in sides if side is not None]
         read = [self._scoped.inputs(side, self._word) for side in parts]
-        if [len(each) for each in read] != [1, 1] or read[0] == read[1]:
+        if [len(names) for names in read] != [1, 1] or read[0] == read[1]:
             return []
         texts = [self._scoped.canonical(side, self._word) for side in parts]
         return [(name, text) for (name,), text in zip(read, texts, strict=True)]
@@ -440,8 +450,8 @@ class JoinConditions(Conditions):
         _, inputs = self.called(call, self._word)
         is_first = self.partner and [*inputs] != [self.partner]
         if is_first or self.absent in inputs:
-            of = f"{self._word} of a join that is not inner"
-            message = f"the function {call.function.name} in {of} is not supported yet here"
+            clause = f"{self._word} of a join that is not inner"
+            message = f"the function {call.function.name} in {clause} is not supported yet here"
             facts = {"function": call.function.name}
             refuse(message, self.statement.text, call.start, NotSupportedError, **facts)
         super()._add_call(call)
@@ -497,9 +507,9 @@ def _null_safe_trees(tree: Expr) -> list[Sequence[Expr]]:
     if as_name(tree) == "equal_null" and len(tree.expressions) == 2:
         return [tree.expressions]
     rows = [side.unnest() for side in (tree.left, tree.right)] if isinstance(tree, exp.EQ) else []
-    if not rows or not all(isinstance(each, exp.Tuple) for each in rows):
+    if not rows or not all(isinstance(row, exp.Tuple) for row in rows):
         return []
-    left, right = (each.expressions for each in rows)
+    left, right = (row.expressions for row in rows)
     return [*zip(left, right, strict=True)] if len(left) == len(right) else []
 
 
@@ -548,7 +558,7 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
     side = Expression(text, text, columns, ansi=True)
     tree, kind = side.tree, side.type_of(side.tree)
     types = [columns[column] for column in side.columns_of(tree)]
-    if says_collation(tree) or any("collate" in each.lower() for each in types):
+    if says_collation(tree) or any("collate" in type_name.lower() for type_name in types):
         return (
             f"{text} has a collation, so different texts may be equal; compare "
             f"lower(…), or … COLLATE UTF8_BINARY"
@@ -603,25 +613,25 @@ class Keys:
 
     def add(self, left: Side, right: Side) -> tuple[Side, Side] | None:
         """Make two sides and all equal to them equal, or return two that are of other kinds."""
-        touched = [each for each in self._classes if _has(each, left) or _has(each, right)]
-        merged = [side for each in touched for side in each]
+        touched = [group for group in self._classes if _has(group, left) or _has(group, right)]
+        merged = [side for group in touched for side in group]
         merged += [side for side in (left, right) if not _has(merged, side)]
-        known = [side for side in (left, right, *merged) if side.kind]
-        for side in known:
-            if side.kind != known[0].kind:
-                return known[0], side
-        others = [each for each in self._classes if each not in touched]
+        typed_sides = [side for side in (left, right, *merged) if side.kind]
+        for side in typed_sides:
+            if side.kind != typed_sides[0].kind:
+                return typed_sides[0], side
+        others = [group for group in self._classes if group not in touched]
         first = self._classes.index(touched[0]) if touched else len(others)
         self._classes = [*others[:first], merged, *others[first:]]
         return None
 
     def classes(self) -> tuple[KeyClass, ...]:
         """Return the classes in the order of the first equality of each."""
-        return tuple(KeyClass(_members(each)) for each in self._classes)
+        return tuple(KeyClass(_members(group)) for group in self._classes)
 
 
 def _has(sides: list[Side], side: Side) -> bool:
-    return any((each.input, each.identity) == (side.input, side.identity) for each in sides)
+    return any((other.input, other.identity) == (side.input, side.identity) for other in sides)
 
 
 def _members(sides: list[Side]) -> dict[str, tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Reads FROM: which streams under which names, over which windows."""
+"""Reader of FROM: streams, their names in the query, and their windows."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class FromItem:
         """The names of USING."""
         if not isinstance(self.added, exp.Join):
             return ()
-        found: Sequence[Expr] = self.added.args.get("using") or ()
-        return found
+        names: Sequence[Expr] = self.added.args.get("using") or ()
+        return names
 
     @property
     def on(self) -> Expr | None:
@@ -144,8 +144,8 @@ class FromReader:
         tables: names of static tables.
         times: the event time of each stream, as far as it is known.
         no_window: the reason why one stream may have no window; empty if it may.
-        made: for each of the statement's sources that is a subquery, that, its columns and its
-            event time.
+        subqueries: for each of the statement's sources that is a subquery, that, its columns and
+            its event time.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class FromReader:
         tables: Collection[str],
         times: Mapping[str, str | None],
         no_window: str,
-        made: Sequence[Subquery | None],
+        subqueries: Sequence[Subquery | None],
     ) -> None:
         self._statement = statement
         self._text = statement.text
@@ -163,11 +163,11 @@ class FromReader:
         self._sources = statement.sources
         self._is_join = len(self._sources) > 1
         self._no_window = no_window
-        self._made = made
+        self._subqueries = subqueries
         self._tables = tables
         self._times = times
-        known = [name for name in columns if self._is_join or name not in tables]
-        self._names = {name.lower(): name for name in known}
+        streams = [name for name in columns if self._is_join or name not in tables]
+        self._names = {name.lower(): name for name in streams}
         self._alone = {name.lower() for name in tables} - self._names.keys()
         """Tables that the query reads alone, in the place of a stream."""
 
@@ -176,29 +176,33 @@ class FromReader:
         if not self._is_join and self._no_window:
             self._check_single(self._sources[0][0])
         items: list[FromItem] = []
-        for (source, join), made in zip(self._sources, self._made, strict=True):
+        for (source, join), subquery in zip(self._sources, self._subqueries, strict=True):
             if isinstance(join, exp.Join):
                 self._check_join(join)
-            item = self._item(source, join) if made is None else self._subquery(source, join, *made)
-            of_from = [each for each in items if not isinstance(each.added, Exists)]
+            item = (
+                self._item(source, join)
+                if subquery is None
+                else self._subquery(source, join, *subquery)
+            )
+            of_from = [from_item for from_item in items if not isinstance(from_item.added, Exists)]
             self._check_name(item, of_from)
             items.append(replace(item, place=len(items) + 1))
         if self._is_join or self._no_window != OF_FILTERS:
-            items = [replace(each, window=self._window(each)) for each in items]
+            items = [replace(from_item, window=self._window(from_item)) for from_item in items]
         if self._is_join:
             self._check_joined(items)
         return items
 
     def _check_joined(self, items: Sequence[FromItem]) -> None:
         """Refuse windows that say when results are given, not how long a row can be joined."""
-        for each in items:
-            if isinstance(each.window, SlideWindow | SessionWindow):
-                word = "SLIDE" if isinstance(each.window, SlideWindow) else "SESSION"
-                start, end = _window_spans(each.table)[0]
+        for item in items:
+            if isinstance(item.window, SlideWindow | SessionWindow):
+                word = "SLIDE" if isinstance(item.window, SlideWindow) else "SESSION"
+                start, end = _window_spans(item.table)[0]
                 tokens = self._statement.tokens[start:end]
-                at = next(token.start for token in tokens if token.text.upper() == word)
+                offset = next(token.start for token in tokens if token.text.upper() == word)
                 message = f"{word} is of aggregates, not of joins; write a window such as [RANGE …]"
-                self._statement.refuse(message, at)
+                self._statement.refuse(message, offset)
 
     def _check_single(self, source: Expr) -> None:
         """Refuse what only joins and aggregates may say."""
@@ -209,9 +213,9 @@ class FromReader:
                 f"a window […] is of joins and of aggregates over one stream; {self._no_window}"
             )
             self._statement.refuse(message, self._opening(spans[0]))
-        if said := self._statement.emits:
+        if word := self._statement.emits:
             message = (
-                f"{said.upper()} is of joins and of aggregates over one stream; {self._no_window}"
+                f"{word.upper()} is of joins and of aggregates over one stream; {self._no_window}"
             )
             self._statement.refuse(message, self._statement.emits_at)
 
@@ -231,17 +235,17 @@ class FromReader:
 
     def _check_join(self, join: exp.Join) -> None:
         if _kind_of(join) is None or not isinstance(join.this, exp.Table | exp.Subquery):
-            shown, at = words_of(join, self._statement)
+            shown, offset = words_of(join, self._statement)
             message = (
                 f"{shown} is not supported yet; inner, LEFT, RIGHT, FULL, SEMI and ANTI joins are"
             )
-            self._statement.refuse(message, at)
+            self._statement.refuse(message, offset)
 
     def _item(self, source: Expr, join: exp.Join | Exists | None) -> FromItem:
         table = self._checked_table(source)
-        for each in models_behind(table):
+        for clause in models_behind(table):
             message = "MODEL is read by the engine: engine.query(…)"
-            self._statement.refuse(message, each.start)
+            self._statement.refuse(message, clause.start)
         if table.name.lower() in self._alone:
             message = (
                 f"{table.name!r} is a table: join it with a stream, or query it alone and "
@@ -311,10 +315,10 @@ class FromReader:
             return window
         start, end = spans[0]
         tokens, where = self._statement.tokens[start:end], f"the window of {item.name!r}"
-        own = Scope({}, ()).joined(item.name, item.columns, ())
+        scope = Scope({}, ()).joined(item.name, item.columns, ())
         offsets = {token.text: token.start for token in reversed(tokens)}
         columns = (
-            own.resolve([item.name, column], self._text, offsets[column], where)[0].column
+            scope.resolve([item.name, column], self._text, offsets[column], where)[0].column
             for column in window.counts.partition_by
         )
         return replace(window.counts, partition_by=tuple(columns))
@@ -347,12 +351,14 @@ def check_bare(statement: Statement, source: Expr) -> None:
         message = "nested joins are not supported yet; write s JOIN t ON … JOIN u ON …"
         statement.refuse(message, offset_of(source.args["joins"][0].this))
     for key, word in _BEHIND.items():
-        if made := source.args.get(key):
-            is_unpivot = key == "pivots" and made[0].args.get("unpivot")
-            said = "UNPIVOT" if is_unpivot else word
-            message = f"{said} is not supported yet; the name of a stream stands alone in FROM"
-            at = next((t.start for t in statement.tokens if t.text.upper() == said.split()[0]), 0)
-            statement.refuse(message, max(at, offset_of(source)))
+        if clause := source.args.get(key):
+            is_unpivot = key == "pivots" and clause[0].args.get("unpivot")
+            phrase = "UNPIVOT" if is_unpivot else word
+            message = f"{phrase} is not supported yet; the name of a stream stands alone in FROM"
+            offset = next(
+                (t.start for t in statement.tokens if t.text.upper() == phrase.split()[0]), 0
+            )
+            statement.refuse(message, max(offset, offset_of(source)))
     alias = source.args.get("alias")
     if alias is not None and alias.args.get("columns"):
         message = "names of columns in FROM are not supported yet"
@@ -375,5 +381,5 @@ def _kind_of(join: exp.Join) -> ItemKind | None:
 def _window_spans(source: Expr) -> list[Span]:
     """Return the spans of the windows behind the name and behind the alias."""
     alias = source.args.get("alias")
-    own: list[Span] = source.meta.get(WINDOWS, [])
-    return [*own, *(alias.meta.get(WINDOWS, []) if alias is not None else [])]
+    spans: list[Span] = source.meta.get(WINDOWS, [])
+    return [*spans, *(alias.meta.get(WINDOWS, []) if alias is not None else [])]

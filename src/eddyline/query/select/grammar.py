@@ -53,7 +53,7 @@ def tokens_of_query(text: str) -> list[Token]:
     """
     tokens = tokens_of(text, "the query")
     for position, token in enumerate(tokens):
-        behind = [each.token_type for each in tokens[position + 1 : position + 3]]
+        behind = [next_token.token_type for next_token in tokens[position + 1 : position + 3]]
         is_clause = TokenType.ALIAS in behind[1:] and behind[0] != TokenType.COMMA
         if token.token_type == TokenType.WINDOW and not is_clause:
             token.token_type = TokenType.VAR
@@ -157,7 +157,7 @@ class CqlText(SparkText):
             if clause.args.get("recursive"):
                 message = "WITH RECURSIVE is not supported: a query of WITH cannot read itself"
                 refuse(message, self.sql, behind.start, NotSupportedError)
-            if any(clause.args.get(each) for each in ("search", "cycle", "udfs")):
+            if any(clause.args.get(key) for key in ("search", "cycle", "udfs")):
                 message = f"nothing is supported between {_WITH} and SELECT"
                 refuse(message, self.sql, word.start, NotSupportedError)
             if not self._curr:

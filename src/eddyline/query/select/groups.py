@@ -1,10 +1,11 @@
-"""Reads aggregates over one stream, or over the rows of a join: GROUP BY, HAVING, output columns.
+"""Reader of aggregates: GROUP BY, HAVING and output columns.
 
-DISTINCT groups by the output columns. Each call of an aggregate and each expression of GROUP BY
-becomes a column. Output columns and HAVING are expressions over these columns. As in Spark, a name
-means a column of the stream first, and in GROUP BY and HAVING an output column second. ``window``
-is the window of a result, unless the stream has a column of that name. Spark's spelling of windows
-is read, too: ``GROUP BY window(ts, '10 minutes', '1 minute')``.
+The rows are those of one stream or of a join. DISTINCT groups by the output columns. Each call of
+an aggregate and each expression of GROUP BY becomes a column. Output columns and HAVING are
+expressions over these columns. As in Spark, a name means a column of the stream first, and in GROUP
+BY and HAVING an output column second. ``window`` is the window of a result, unless the stream has a
+column of that name. Spark's spelling of windows is read, too: ``GROUP BY window(ts, '10 minutes',
+'1 minute')``.
 """
 
 from __future__ import annotations
@@ -71,26 +72,29 @@ class Aggregation:
 
 
 def aggregation_of(
-    statement: Statement, known: Collection[str], *, but_distinct: bool = False
+    statement: Statement, functions: Collection[str], *, but_distinct: bool = False
 ) -> Aggregation | None:
     """Return what says that a query aggregates rows: a clause, or a call in an output column.
 
     Args:
         statement: the query.
-        known: names of the functions, in lower case.
+        functions: names of the functions, in lower case.
         but_distinct: whether DISTINCT does not count.
     """
-    found = [
+    aggregations = [
         Aggregation("GROUP BY" if key == "group" else word, statement.offset_of_word(word))
         for key, word in AGGREGATION.items()
         if statement.tree.args.get(key) and not (but_distinct and key == "distinct")
     ]
     for column in statement.output_columns:
-        for node in column.tree.walk(prune=lambda each: isinstance(each, exp.Window)):
-            if isinstance(node, exp.Filter | exp.WithinGroup) or called(node, known) is not None:
+        for node in column.tree.walk(prune=lambda inner: isinstance(inner, exp.Window)):
+            if (
+                isinstance(node, exp.Filter | exp.WithinGroup)
+                or called(node, functions) is not None
+            ):
                 name = node.find(exp.Anonymous) or node
-                found.append(Aggregation(f"the aggregate {name.name}()", offset_of(node)))
-    return min(found, key=lambda each: each.start, default=None)
+                aggregations.append(Aggregation(f"the aggregate {name.name}()", offset_of(node)))
+    return min(aggregations, key=lambda aggregation: aggregation.start, default=None)
 
 
 class GroupReader:
@@ -137,7 +141,7 @@ class GroupReader:
     def _check_clauses(self) -> None:
         args = self._statement.tree.args
         trees = [column.tree for column in self._statement.output_columns]
-        for over in [each for tree in trees for each in tree.find_all(exp.Window)]:
+        for over in [window for tree in trees for window in tree.find_all(exp.Window)]:
             message = "OVER (…) beside aggregates, GROUP BY or DISTINCT is not supported yet in one"
             self._statement.refuse(f"{message} SELECT", offset_of(over))
         if not self._is_distinct:
@@ -145,7 +149,7 @@ class GroupReader:
         start = self._statement.offset_of_word("DISTINCT")
         if args["distinct"].args.get("on"):
             self._statement.refuse("DISTINCT ON is not supported yet", start)
-        calls = [each for tree in trees for each in calls_in(tree, self._calls.known)]
+        calls = [call for tree in trees for call in calls_in(tree, self._calls.known)]
         if args.get("group") or args.get("having") or calls:
             message = "DISTINCT beside GROUP BY or aggregates is not supported yet"
             self._statement.refuse(message, start)
@@ -159,15 +163,15 @@ class GroupReader:
         if group is None:
             return
         check_one_grouping(self._statement)
-        for each in group.expressions:
-            self._add_group(self._meant(self._statement.part(each)))
+        for expression in group.expressions:
+            self._add_group(self._meant(self._statement.part(expression)))
 
     def _add_outputs(self) -> None:
         """Add the output columns in which nothing is aggregated: DISTINCT and GROUP BY ALL."""
         for column in self._statement.output_columns if self._is_distinct else ():
             if is_star(column.tree):
-                for each in columns_of_star(column, self._statement, self._names):
-                    self._add(identifier(self._names.name_of(each)))
+                for named in columns_of_star(column, self._statement, self._names):
+                    self._add(identifier(self._names.name_of(named)))
         for _, _, part in self._parts:
             if not calls_in(part.tree, self._calls.known):
                 self._add_group(part, is_output=True)
@@ -186,8 +190,8 @@ class GroupReader:
                 self._statement.refuse(f"{message} supported yet", part.start)
             return self._unaggregated(unaliased(column, self._statement)[1], part)
         if isinstance(tree, exp.Column) and len(tree.parts) == 1 and not self._is_column(tree):
-            found = self._aliased(tree.name)
-            return part if found is None else self._unaggregated(found, part)
+            aliased = self._aliased(tree.name)
+            return part if aliased is None else self._unaggregated(aliased, part)
         return part
 
     def _unaggregated(self, part: Fragment, item: Fragment) -> Fragment:
@@ -214,7 +218,7 @@ class GroupReader:
     def _is_of_window(self, part: Fragment, *, is_output: bool) -> bool:
         """Return whether an expression is of the window, which tells results apart anyway."""
         columns = list(part.tree.find_all(exp.Column))
-        mentions = [each for each in columns if self._window_mention(each)]
+        mentions = [column for column in columns if self._window_mention(column)]
         is_whole = part.tree in mentions or (is_output and len(mentions) == len(columns))
         if mentions and not is_whole:
             message = "GROUP BY: an expression of the window is not supported yet; write window"
@@ -311,7 +315,7 @@ class GroupReader:
         if isinstance(tree, exp.Column):
             return self._change_of(tree, what, has_aliases=has_aliases)
         inner = (
-            self._changes(each, what, has_aliases=has_aliases) for each in tree.iter_expressions()
+            self._changes(child, what, has_aliases=has_aliases) for child in tree.iter_expressions()
         )
         return [change for changes in inner for change in changes]
 
@@ -320,8 +324,8 @@ class GroupReader:
         key = self._key(part)
         if is_window_call(part.tree) and self._window_call is not None:
             return WINDOW if key == self._key(self._window_call) else None
-        found = self._groups.get(key) if key else None
-        return found[0] if found else None
+        group = self._groups.get(key) if key else None
+        return group[0] if group else None
 
     def _key(self, part: Fragment) -> tuple[str, ...]:
         """Return the words of an expression of the stream's columns; none if it reads others."""
@@ -331,7 +335,7 @@ class GroupReader:
 
     def _change_of(self, tree: exp.Column, what: str, *, has_aliases: bool) -> Changes:
         """Return what stands for a name that is no group."""
-        columns = {each.column.lower() for each in self._names.scope.output}
+        columns = {named.column.lower() for named in self._names.scope.output}
         if len(tree.parts) == 1 and is_no_column(tree, columns):
             return []
         if (first := self._window_mention(tree)) is not None:
@@ -386,24 +390,24 @@ _TAKES_NULLS = ("first", "last", "first_value", "last_value", "any_value")
 """Functions that may ignore NULL, as their second argument says."""
 
 
-def called(tree: Expr, known: Collection[str]) -> exp.Anonymous | None:
+def called(tree: Expr, functions: Collection[str]) -> exp.Anonymous | None:
     """Return the call if a part is one of an aggregate function, with FILTER and such or without.
 
     Args:
         tree: the part.
-        known: names of the functions, in lower case.
+        functions: names of the functions, in lower case.
     """
     while isinstance(tree, AROUND):
         tree = tree.this
-    is_known = isinstance(tree, exp.Anonymous) and str(tree.name).lower() in known
+    is_known = isinstance(tree, exp.Anonymous) and str(tree.name).lower() in functions
     return tree if is_known and isinstance(tree, exp.Anonymous) else None
 
 
-def calls_in(tree: Expr, known: Collection[str]) -> list[exp.Anonymous]:
+def calls_in(tree: Expr, functions: Collection[str]) -> list[exp.Anonymous]:
     """Return the calls in an expression but for those before OVER."""
-    nodes = tree.walk(prune=lambda each: isinstance(each, exp.Window))
-    calls = (called(node, known) for node in nodes if isinstance(node, exp.Anonymous))
-    return [each for each in calls if each is not None]
+    nodes = tree.walk(prune=lambda node: isinstance(node, exp.Window))
+    calls = (called(node, functions) for node in nodes if isinstance(node, exp.Anonymous))
+    return [call for call in calls if call is not None]
 
 
 class AggregateCalls:
@@ -413,16 +417,16 @@ class AggregateCalls:
         statement: the query.
         names: of the input's columns.
         functions: those of the user.
-        known: names of aggregate functions, in lower case.
+        aggregates: names of aggregate functions, in lower case.
     """
 
     def __init__(
-        self, statement: Statement, names: JoinNames, functions: Calls, known: Collection[str]
+        self, statement: Statement, names: JoinNames, functions: Calls, aggregates: Collection[str]
     ) -> None:
         self.statement = statement
         self.names = names
         self.functions = functions
-        self.known = known
+        self.known = aggregates
         self.made: list[AggregateCall] = []
         self._columns: dict[tuple[tuple[str, ...], ...], str] = {}
 
@@ -464,27 +468,31 @@ class AggregateCalls:
         return AggregateCall(name, arguments, "", is_distinct=is_distinct, where=where)
 
     def _arguments(self, name: str, node: exp.Anonymous) -> tuple[str, ...]:
-        given: Sequence[Expr] = node.expressions
-        if given and isinstance(given[0], exp.Distinct):
-            given = [*given[0].expressions, *given[1:]]
-        if name == "count" and [type(each) for each in given] == [exp.Star]:
+        arguments: Sequence[Expr] = node.expressions
+        if arguments and isinstance(arguments[0], exp.Distinct):
+            arguments = [*arguments[0].expressions, *arguments[1:]]
+        if name == "count" and [type(part) for part in arguments] == [exp.Star]:
             return ()
-        if not given:
+        if not arguments:
             refuse(f"{name}() needs an argument", self.statement.text, offset_of(node))
         texts: list[str] = []
-        for each in given:
-            inner = each.this if isinstance(each, exp.IgnoreNulls | exp.RespectNulls) else each
+        for argument in arguments:
+            inner = (
+                argument.this
+                if isinstance(argument, exp.IgnoreNulls | exp.RespectNulls)
+                else argument
+            )
             if isinstance(inner, exp.Star | exp.Order | exp.Kwarg | exp.PropertyEQ | exp.Alias):
                 self._refuse(
                     f"{name}({self.statement.part(inner).text}) is not supported yet", node
                 )
             texts.append(self._text(inner, f"argument of {name}()"))
-            texts += self._ignoring(name, node) if isinstance(each, exp.IgnoreNulls) else ()
-        if name in _TAKES_NULLS and len(given) == 2:
-            if not isinstance(given[1], exp.Boolean):
+            texts += self._ignoring(name, node) if isinstance(argument, exp.IgnoreNulls) else ()
+        if name in _TAKES_NULLS and len(arguments) == 2:
+            if not isinstance(arguments[1], exp.Boolean):
                 message = f"the second argument of {name}() is TRUE (NULL is left out) or FALSE"
                 refuse(message, self.statement.text, offset_of(node))
-            texts[1:] = self._ignoring(name, node) if given[1].this else ()
+            texts[1:] = self._ignoring(name, node) if arguments[1].this else ()
         return tuple(texts)
 
     def _ignoring(self, name: str, node: exp.Anonymous) -> tuple[str]:
@@ -556,9 +564,9 @@ def window_called(
     if not isinstance(column, exp.Column):
         message = f"{name}(…) of what is no bare column of the stream is not supported yet"
         refuse(message, call.query, call.start, NotSupportedError)
-    (mention,) = names.mentions(_of(call, column), f"{name}(…)")
+    (mention,) = names.mentions(_fragment(call, column), f"{name}(…)")
     time = TimeColumn(mention.named.column, f"{name}(…)", mention.start)
-    micros = [_length(call, each, name) for each in lengths]
+    micros = [_length(call, expression, name) for expression in lengths]
     if name == "session_window":
         return SessionWindow(micros[0]), time
     length, slide, origin = (*micros, *(micros[0], 0)[len(micros) - 1 :])
@@ -566,7 +574,7 @@ def window_called(
     return SlideWindow(length, slide, (origin + length) % slide), time
 
 
-def _of(call: Fragment, tree: Expr) -> Fragment:
+def _fragment(call: Fragment, tree: Expr) -> Fragment:
     return type(call)(call.query, tree, call.start, call.end)
 
 

@@ -1,6 +1,6 @@
-"""Reads joins: the inputs of FROM, of EXISTS and of IN as stages, each of which is one join.
+"""Reader of joins in FROM, EXISTS and IN.
 
-In: the items of FROM and the conjuncts of WHERE. Out: a query.
+In: the items of FROM and the conjuncts of WHERE. Out: a query of stages. Each stage is one join.
 
 Inner joins that follow one another are one stage. Any other join is a stage of two inputs. The
 results of a stage are an input of the next one, as a subquery with the columns that later stages
@@ -82,14 +82,14 @@ class Stay:
         if self.n_streams == 1:
             return windows[0]
         return StayWindow(
-            tuple((f"{TIME}{at}", each) for at, each in enumerate(windows)), self.length
+            tuple((f"{TIME}{place}", window) for place, window in enumerate(windows)), self.length
         )
 
     @property
     def columns(self) -> list[str]:
         """The columns that the rows need for it, each with its name."""
         ends = self.ends if self.n_streams > 1 else ()
-        times = [f"{text} AS {TIME}{at}" for at, (text, _) in enumerate(ends)]
+        times = [f"{text} AS {TIME}{place}" for place, (text, _) in enumerate(ends)]
         return [*times, f"{self.latest} AS {LATEST}"]
 
 
@@ -108,7 +108,7 @@ class Relation:
     @property
     def timed(self) -> list[FromItem]:
         """The items that are no tables."""
-        return [each for each in self.items if not each.is_table]
+        return [item for item in self.items if not item.is_table]
 
     @property
     def columns(self) -> Mapping[str, str]:
@@ -120,12 +120,12 @@ class Relation:
         """The sets of streams that one of its rows may have rows of."""
         stage = self.stage
         if stage is None:
-            return [frozenset(each.name for each in self.timed)]
+            return [frozenset(item.name for item in self.timed)]
         if stage.kind in ("semi", "anti"):
             return stage.relations[0].present
         alone = stage.relations if stage.twin else stage.relations[: stage.kind == "left"]
-        found = [*stage.present, *(each for relation in alone for each in relation.present)]
-        return list(dict.fromkeys(found))
+        sets = [*stage.present, *(names for relation in alone for names in relation.present)]
+        return list(dict.fromkeys(sets))
 
     @property
     def time(self) -> str:
@@ -133,8 +133,8 @@ class Relation:
         timed = self.timed
         if len(timed) > 1 or timed[0].time is None:
             return LATEST
-        own = Named(timed[0].name, timed[0].time)
-        return own.column if self.held is None else self.held.column(own)
+        named = Named(timed[0].name, timed[0].time)
+        return named.column if self.held is None else self.held.column(named)
 
 
 def _relation(item: FromItem) -> Relation:
@@ -167,20 +167,22 @@ class Stage:
     @property
     def held(self) -> dict[str, Held]:
         """By item, the relation that has its columns, where that is the stage before."""
-        known = [(each, each.held) for each in self.relations]
-        return {item.name: held for each, held in known if held for item in each.items}
+        pairs = [(relation, relation.held) for relation in self.relations]
+        return {item.name: held for relation, held in pairs if held for item in relation.items}
 
     @property
     def items(self) -> list[FromItem]:
         """The items that its results have columns of, in the order of FROM."""
         shown = self.relations[:1] if self.kind in ("semi", "anti") else self.relations
-        return sorted((item for each in shown for item in each.items), key=lambda each: each.place)
+        return sorted(
+            (item for relation in shown for item in relation.items), key=lambda item: item.place
+        )
 
     @property
     def present(self) -> list[frozenset[str]]:
         """The sets of streams that a row may have rows of, of those that it joins."""
-        sets = [each.present for each in self.relations]
-        return [frozenset().union(*each) for each in product(*sets)]
+        sets = [relation.present for relation in self.relations]
+        return [frozenset().union(*combination) for combination in product(*sets)]
 
     @property
     def turns(self) -> bool:
@@ -190,12 +192,12 @@ class Stage:
     @property
     def bounds(self) -> TimeBounds:
         """Bounds of event times that hold between rows that it joins, or that came joined."""
-        found = TimeBounds(is_local=False)
-        found.add_all(self.conditions.bounds)
-        for each in self.relations:
-            if each.stage is not None:
-                found.add_all(each.stage.bounds_of_results)
-        return found
+        bounds = TimeBounds(is_local=False)
+        bounds.add_all(self.conditions.bounds)
+        for relation in self.relations:
+            if relation.stage is not None:
+                bounds.add_all(relation.stage.bounds_of_results)
+        return bounds
 
     @property
     def bounds_of_results(self) -> TimeBounds:
@@ -233,16 +235,19 @@ class JoinReader:
         self._derives = not is_relation and self._emits == "istream"
         self.names = JoinNames(statement.text)
         self._stages: list[Stage] = []
-        streams = {each.stream.lower(): each for each in items if each.stream != each.name}
+        streams = {item.stream.lower(): item for item in items if item.stream != item.name}
         self._called = {
-            name: f"{each.stream} is called {each.name} here" for name, each in streams.items()
+            name: f"{item.stream} is called {item.name} here" for name, item in streams.items()
         }
         """Advice on names in lower case that are no inputs."""
 
     def read(self, where: Sequence[Fragment]) -> None:
         """Read the joins of all items, and the conjuncts of WHERE in which no subquery is."""
         names = self.names
-        later = {each.name.lower(): f"{each.name} is joined after this ON" for each in self._items}
+        later = {
+            from_item.name.lower(): f"{from_item.name} is joined after this ON"
+            for from_item in self._items
+        }
         names.scope = replace(names.scope, hints={**self._called, **later})
         first, *others = self._items
         names.add(first.name, first.columns, ())
@@ -256,11 +261,11 @@ class JoinReader:
             self._check_times()
         self._add_where(where)
         for stage in self._stages:
-            for each in stage.joins:
-                names.held, added = each.held, each.added
+            for join in stage.joins:
+                names.held, added = join.held, join.added
                 is_asked = added is not None and isinstance(added.added, Exists)
-                said = added.said(self._statement) if is_asked and added is not None else None
-                each.conditions.connect(said)
+                phrase = added.said(self._statement) if is_asked and added is not None else None
+                join.conditions.connect(phrase)
         names.held = self._last.held
 
     @property
@@ -271,13 +276,13 @@ class JoinReader:
     @property
     def stay(self) -> Stay:
         """How long its rows are there; the event times of its inputs are known."""
-        timed = [(each.name, each.time, each.window) for each in self._last.items if each.time]
+        timed = [(item.name, item.time, item.window) for item in self._last.items if item.time]
         named = [(Named(name, time), window) for name, time, window in timed]
-        texts = [self.text_of(each) for each, _ in named]
+        texts = [self.text_of(column) for column, _ in named]
         ends = ((text, window) for text, (_, window) in zip(texts, named, strict=True))
         latest = texts[0] if len(texts) == 1 else f"greatest({', '.join(texts)})"
         kept = tuple((text, window) for text, window in ends if window.length < LONGEST)
-        lengths = {each.name: each.window.length for each in self._last.items}
+        lengths = {item.name: item.window.length for item in self._last.items}
         # Rows without a partner stay for their own window, be it longer than that of the other.
         longest = max(
             min((lengths[name] for name in names), default=LONGEST)
@@ -299,8 +304,8 @@ class JoinReader:
     def _stage(self, relations: Sequence[Relation], kind: JoinKind = "inner") -> Stage:
         conditions = JoinConditions(self._statement, self._calls, self.names, self._items)
         stage = Stage(conditions, kind)
-        for each in relations:
-            stage.add(each)
+        for relation in relations:
+            stage.add(relation)
         return stage
 
     def _begin(self, stage: Stage) -> None:
@@ -310,12 +315,12 @@ class JoinReader:
     def closed(self) -> Relation:
         """Return the results of the last stage as a relation."""
         items = self._last.items
-        name = " ⋈ ".join(each.name for each in items)
-        others = {each.name for each in self._items} - {each.name for each in items[:1]}
+        name = " ⋈ ".join(item.name for item in items)
+        others = {item.name for item in self._items} - {item.name for item in items[:1]}
         while len(items) > 1 and name in others:
             name += " ⋈"
-        inputs = {each.name: each.columns for each in items}
-        held = Held(name, inputs, {each.name: each.place for each in items})
+        inputs = {item.name: item.columns for item in items}
+        held = Held(name, inputs, {item.name: item.place for item in items})
         return Relation(name, items, self._last, held)
 
     def _join(self, item: FromItem) -> None:
@@ -377,39 +382,40 @@ class JoinReader:
 
     def _check_partners(self, item: FromItem, left: Relation, right: Relation) -> None:
         """Refuse joins of which a row without a partner is not known, or not known yet."""
-        statement, (said, at) = self._statement, item.said(self._statement)
+        statement, (phrase, offset) = self._statement, item.said(self._statement)
         if self._emits != "istream":
-            statement.refuse(f"{said} with {self._emits.upper()} is not supported yet", at)
-        for each in (left, right) if item.kind == "full" else (left,):
-            if not each.timed:
-                what = f"{said} of the table {each.name!r}, whose rows come at no instant, is not"
+            statement.refuse(f"{phrase} with {self._emits.upper()} is not supported yet", offset)
+        for relation in (left, right) if item.kind == "full" else (left,):
+            if not relation.timed:
+                name = relation.name
+                what = f"{phrase} of the table {name!r}, whose rows come at no instant, is not"
                 instead = "end" if is_right(item.added) else "begin"
                 message = f"{what} supported; {instead} with a stream"
                 if item.kind == "full":
                     message = f"{what} supported; write a LEFT or a RIGHT JOIN"
-                statement.refuse(message, each.items[0].start)
+                statement.refuse(message, relation.items[0].start)
         for one in (*left.items, *(right.items if item.kind == "full" else ())):
-            self._check_leaves(one, said)
+            self._check_leaves(one, phrase)
         for one in right.items:
             if one.window.counts is not None and one.is_table:
                 message = (
-                    f"{said}: the rows of the table {one.name!r} come at no instant, so none is "
+                    f"{phrase}: the rows of the table {one.name!r} come at no instant, so none is "
                     f"among the latest; leave out [{one.window.text}]"
                 )
                 statement.refuse(message, one.window_start(statement))
         if item.kind == "full" and item.using:
-            statement.refuse(f"{said} with USING is not supported yet; write ON", at)
+            statement.refuse(f"{phrase} with USING is not supported yet; write ON", offset)
 
     def _check_times(self) -> None:
         """Refuse joins of joined rows of which event time or the end is not known."""
-        for each in self._items:
-            said = "a join of joined rows"
-            if each.time is None and not each.is_table:
+        for from_item in self._items:
+            phrase = "a join of joined rows"
+            if from_item.time is None and not from_item.is_table:
                 message = (
-                    f"{each.name!r} has no known event time, by which {said} goes; make it a "
-                    f"stream with one: engine.stream({each.name!r}, …, time='…')"
+                    f"{from_item.name!r} has no known event time, by which {phrase} goes; make it "
+                    f"a stream with one: engine.stream({from_item.name!r}, …, time='…')"
                 )
-                self._statement.refuse(message, each.start)
+                self._statement.refuse(message, from_item.start)
         for stage in self._stages:
             relations = stage.relations if len(stage.relations) > 1 else ()
             joined = (one for one in relations if one.stage is not None)
@@ -433,14 +439,16 @@ class JoinReader:
     def _add_where(self, where: Sequence[Fragment]) -> None:
         """Let each conjunct be asked in the first stage that has its inputs."""
         first = 0
-        for at, stage in enumerate(self._stages):
+        for number, stage in enumerate(self._stages):
             if stage.turns:
                 # The rows of a FULL JOIN are there once both its joins are done.
-                first = at + (stage.twin is not None)
+                first = number + (stage.twin is not None)
         stages = self._stages[first:]
         for part in where:
-            read = {each.named.input for each in self.names.mentions(part, "WHERE")}
-            has_all = (each for each in stages if read <= {item.name for item in each.items})
+            read = {mention.named.input for mention in self.names.mentions(part, "WHERE")}
+            has_all = (
+                candidate for candidate in stages if read <= {item.name for item in candidate.items}
+            )
             stage = next(has_all, stages[-1])
             self.names.held, conditions = stage.held, stage.conditions
             conditions.absent = stage.relations[1].name if stage.kind == "left" else ""
@@ -467,18 +475,18 @@ class JoinReader:
                 return "end"
             return default_name(part, what, statement, names)
 
-        return outputs_of(statement, names, write, lambda _, each: self.text_of(each), name)
+        return outputs_of(statement, names, write, lambda _, named: self.text_of(named), name)
 
     def _is_instant(self, part: Fragment) -> bool:
         """Return whether an output column is the instant of a result, and no column of a row."""
         tree, scope = part.tree, self.names.scope
         if not isinstance(tree, exp.Column) or scope.has(WINDOW) or scope.input_of(WINDOW):
             return False
-        return [each.name.lower() for each in tree.parts] == INSTANT.split(".")
+        return [word.name.lower() for word in tree.parts] == INSTANT.split(".")
 
     def rows_for(self, called: Mapping[Named, str]) -> Query:
         """Return the query of rows that say how long they stay, with columns under other names."""
-        columns = [f"{self.text_of(each)} AS {identifier(name)}" for each, name in called.items()]
+        columns = [f"{self.text_of(named)} AS {identifier(name)}" for named, name in called.items()]
         return replace(self.query((*columns, *self.stay.columns)), time=LATEST)
 
     def query(self, projections: Sequence[str]) -> Query:
@@ -494,10 +502,10 @@ def row_wise(columns: Sequence[Fragment], calls: Calls) -> list[Fragment]:
     Raises:
         NotSupportedError: one needs more than one row, or calls a function of the user.
     """
-    plain = [each for each in columns if not is_star(each.tree)]
-    for each in plain:
-        calls.check_none(each.tree)
-        check_is_row_wise(each.tree, each.query, f"output column {each.text!r}")
+    plain = [column for column in columns if not is_star(column.tree)]
+    for fragment in plain:
+        calls.check_none(fragment.tree)
+        check_is_row_wise(fragment.tree, fragment.query, f"output column {fragment.text!r}")
     return plain
 
 
@@ -506,15 +514,15 @@ class _Windows:
 
     def __init__(self, stage: Stage, *, derives: bool) -> None:
         self._stage = stage
-        items = [item for each in stage.relations for item in each.items]
-        timed = [item for each in stage.relations for item in each.timed]
-        stated = {each.name: each.window.length if each.states_window else None for each in timed}
-        found = self._derived(stated) if derives else {}
+        items = [item for relation in stage.relations for item in relation.items]
+        timed = [item for relation in stage.relations for item in relation.timed]
+        stated = {item.name: item.window.length if item.states_window else None for item in timed}
+        derived = self._derived(stated) if derives else {}
         self.of_items: dict[str, Window] = {
-            each.name: RangeWindow(found[each.name], is_derived=True)
-            if each.name in found
-            else each.window
-            for each in items
+            item.name: RangeWindow(derived[item.name], is_derived=True)
+            if item.name in derived
+            else item.window
+            for item in items
         }
 
     def _derived(self, stated: Mapping[str, int | None]) -> dict[str, int]:
@@ -524,17 +532,17 @@ class _Windows:
         that any set of present streams needs. Without a row of a stream that a condition of the
         join needs, nothing is joined.
         """
-        bounds, found = self._stage.bounds, dict[str, list[int | None]]()
+        bounds, by_item = self._stage.bounds, dict[str, list[int | None]]()
         needed = self._stage.conditions.needed
-        cases = [each for each in self._stage.present if needed & {*stated} <= each]
+        cases = [names for names in self._stage.present if needed & {*stated} <= names]
         for present in cases:
-            own = {name: length for name, length in stated.items() if name in present}
-            lengths = bounds.lengths(own)
-            for name in own:
-                found.setdefault(name, []).append(lengths.get(name))
+            stated_lengths = {name: length for name, length in stated.items() if name in present}
+            lengths = bounds.lengths(stated_lengths)
+            for name in stated_lengths:
+                by_item.setdefault(name, []).append(lengths.get(name))
         return {
-            name: max(each for each in lengths if each is not None)
-            for name, lengths in found.items()
+            name: max(length for length in lengths if length is not None)
+            for name, lengths in by_item.items()
             if None not in lengths
         }
 
@@ -543,8 +551,8 @@ class _Windows:
         if relation.stage is None:
             return self.of_items[relation.name]
         length = self._length(relation)
-        plain = [self.of_items[each.name] for each in relation.timed]
-        same = [each for each in plain if each.length == length]
+        plain = [self.of_items[item.name] for item in relation.timed]
+        same = [window for window in plain if window.length == length]
         return same[0] if length < LONGEST else UNBOUNDED
 
     def _length(self, relation: Relation) -> int:
@@ -554,12 +562,12 @@ class _Windows:
             return self.of_items[relation.name].length if relation.timed else LONGEST
         if stage.twin is None and stage.kind != "inner":
             return self._length(stage.relations[0])
-        lengths = [self._length(each) for each in stage.relations]
+        lengths = [self._length(part) for part in stage.relations]
         return min(lengths) if stage.twin is None else max(lengths)
 
     def conditions(self) -> list[str]:
         """Conditions that a row comes before a row of a joined one has left its window."""
-        found = []
+        texts = []
         for joined in self._stage.relations:
             timed = joined.timed
             if joined.stage is None or len(timed) < 2:
@@ -572,23 +580,23 @@ class _Windows:
                     continue  # a derived one follows from the conditions themselves
                 assert joined.held is not None
                 assert item.time is not None
-                own = Named(joined.name, joined.held.column(Named(item.name, item.time))).text
+                begin = Named(joined.name, joined.held.column(Named(item.name, item.time))).text
                 is_local = item.columns[item.time] == "timestamp_ntz"
                 for other in self._stage.relations:
                     if other is not joined and other.timed:
                         later = Named(other.name, other.time).text
-                        found.append(_in_window(own, later, window.length, is_local=is_local))
-        return found
+                        texts.append(_in_window(begin, later, window.length, is_local=is_local))
+        return texts
 
 
-def _in_window(begin: str, at: str, length: int, *, is_local: bool) -> str:
+def _in_window(begin: str, instant: str, length: int, *, is_local: bool) -> str:
     """Return the condition that an instant is in a window (µs), or that no row begins one.
 
     Spark adds spans to TIMESTAMP by the wall clock, so microseconds are compared.
     """
-    inside = f"unix_micros({at}) - unix_micros({begin}) <= {length}"
+    inside = f"unix_micros({instant}) - unix_micros({begin}) <= {length}"
     if is_local:  # it has no time zone, whose clock could change
-        inside = f"timestampdiff(MICROSECOND, {begin}, {at}) <= {length}"
+        inside = f"timestampdiff(MICROSECOND, {begin}, {instant}) <= {length}"
     return f"({begin} IS NULL OR {inside})"
 
 
@@ -608,15 +616,19 @@ class _Maker:
         self, stage: Stage, projections: Sequence[Sequence[str]], emits: Emits
     ) -> Iterator[Query]:
         """Yield the queries of the joins of a stage, each with its output columns."""
-        windows = [_Windows(each, derives=self._derives) for each in stage.joins]
-        conditions = [each.conditions() for each in windows]  # they name columns of stages before
+        windows = [_Windows(join, derives=self._derives) for join in stage.joins]
+        conditions = [
+            join_windows.conditions() for join_windows in windows
+        ]  # they name columns of stages before
         before = {
-            each.name: self._before(each) for each in stage.relations if each.stage is not None
+            relation.name: self._before(relation)
+            for relation in stage.relations
+            if relation.stage is not None
         }
         parts = zip(stage.joins, windows, conditions, projections, strict=True)
         for one, its_windows, valid, columns in parts:
             asked = one.conditions
-            inputs = [self._input(each, one, its_windows, before) for each in one.relations]
+            inputs = [self._input(relation, one, its_windows, before) for relation in one.relations]
             self._check_end(one, its_windows)
             is_inner = one.kind == "inner"
             yield Query(
@@ -649,22 +661,22 @@ class _Maker:
         assert held is not None
         time = relation.time
         projections = []
-        for each in stage.joins:
-            self._names.held = each.held
+        for join in stage.joins:
+            self._names.held = join.held
             texts = {name: self._names.place_of(named).text for named, name in held.called.items()}
-            if each is stage.twin:
+            if join is stage.twin:
                 absent = {item.name for item in stage.relations[0].items}
                 lost = [name for named, name in held.called.items() if named.input in absent]
                 texts |= dict.fromkeys(lost, "NULL")
             if time == LATEST:
-                texts[LATEST] = _latest(each)
+                texts[LATEST] = _latest(join)
             projections.append([f"{text} AS {identifier(name)}" for name, text in texts.items()])
         queries = tuple(
-            replace(each, time=time) for each in self._queries(stage, projections, "istream")
+            replace(query, time=time) for query in self._queries(stage, projections, "istream")
         )
         if stage.twin is None:
             return queries[0]
-        inputs = tuple(each for part in queries for each in part.inputs)
+        inputs = tuple(side for part in queries for side in part.inputs)
         names = queries[0].projections
         return Query(inputs, (), (), (), names, None, self._statement.text, parts=queries)
 
@@ -676,10 +688,10 @@ class _Maker:
         if windows.of(left).length < LONGEST or not right.timed:
             return
         assert stage.added is not None
-        endless = [each for each in left.timed if windows.of_items[each.name].length >= LONGEST]
+        endless = [item for item in left.timed if windows.of_items[item.name].length >= LONGEST]
         bound, first, other = "", endless[0], right.timed[0]
         if self._derives and first.time is not None and other.time is not None:
-            times = (f"{each.name}.{each.time}" for each in (other, first))
+            times = (f"{item.name}.{item.time}" for item in (other, first))
             bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
         message = (
             f"{stage.added.said(self._statement)[0]} needs a window behind {first.name!r}, such as "
@@ -692,5 +704,5 @@ class _Maker:
 def _latest(stage: Stage) -> str:
     """Return the event time of a stage's results as SQL: that of the latest row."""
     shown = stage.relations if stage.kind in ("inner", "left") else stage.relations[:1]
-    times = [Named(each.name, each.time).text for each in shown if each.timed]
+    times = [Named(relation.name, relation.time).text for relation in shown if relation.timed]
     return times[0] if len(times) == 1 else f"greatest({', '.join(times)})"

@@ -159,33 +159,33 @@ class ModelParser(WindowParser):
         Raises:
             QueryError: it is none of the forms; the message shows where.
         """
-        made = self._model()
-        made.end = self._prev.end + 1
-        return made
+        clause = self._model()
+        clause.end = self._prev.end + 1
+        return clause
 
     def _model(self) -> ModelClause:
-        made = ModelClause(self._offset)
+        clause = ModelClause(self._offset)
         self._advance()
         if self._are_segments():
             self._advance()
-            made.are_segments = True
+            clause.are_segments = True
             if self._says_of():
                 self._advance()
-                made.of = self._name("OF needs the table of the rows"), self._prev.start
-            while self._option(made):
+                clause.of = self._name("OF needs the table of the rows"), self._prev.start
+            while self._option(clause):
                 pass
-            return made
+            return clause
         opening = self._curr if self._match(TokenType.L_PAREN) else None
-        while not made.names or self._goes_on(is_inside=opening is not None):
-            self._attribute(made, is_inside=opening is not None)
+        while not clause.names or self._goes_on(is_inside=opening is not None):
+            self._attribute(clause, is_inside=opening is not None)
         if opening is not None and not self._match(TokenType.R_PAREN):
             self._refuse_next("the attributes of MODEL ( … need a closing parenthesis")
-        while self._option(made):
+        while self._option(clause):
             pass
-        if made.equations and made.bounds:
+        if clause.equations and clause.bounds:
             message = "attributes are declared (x = …) or fitted (x WITHIN …), not both in one"
-            self._refuse(f"{message} clause; write two, and join them", made.start)
-        return made
+            self._refuse(f"{message} clause; write two, and join them", clause.start)
+        return clause
 
     def _are_segments(self) -> bool:
         word, behind = self._curr, self._next
@@ -204,7 +204,7 @@ class ModelParser(WindowParser):
         if not self._curr or self._curr.token_type != TokenType.COMMA:
             return False
         tokens = self._tokens[self._index + 1 : self._index + 5]
-        kinds = [each.token_type for each in tokens]
+        kinds = [token.token_type for token in tokens]
         name = 2 if kinds[1:2] == [TokenType.DOT] else 0
         behind = tokens[name + 1] if len(tokens) > name + 1 else None
         says = behind is not None and (
@@ -218,7 +218,7 @@ class ModelParser(WindowParser):
         self._advance()
         return True
 
-    def _attribute(self, made: ModelClause, *, is_inside: bool) -> None:
+    def _attribute(self, clause: ModelClause, *, is_inside: bool) -> None:
         start, name = self._offset, self._name(f"MODEL needs an attribute, such as {_FORMS}")
         qualifier = ""
         is_rate = _begins_rate(self._prev, self._curr)
@@ -232,48 +232,48 @@ class ModelParser(WindowParser):
         if is_rate and not (self._match(TokenType.R_PAREN) and self._curr
                             and self._curr.token_type == TokenType.EQ):  # fmt: skip
             self._refuse_next(f"the rate of {name!r} is written d({name}) = a - b * {name}")
-        if name.lower() in (each.name.lower() for each in made.names):
+        if name.lower() in (modelled.name.lower() for modelled in clause.names):
             self._refuse(f"{name!r} is modelled twice", start)
         if not qualifier and _begins_track(self._prev, self._curr):
             name = TRACK
-            made.track = self._track()
+            clause.track = self._track()
         if self._match(TokenType.EQ):
-            made.equations[name] = self._equation(name, is_inside=is_inside)
+            clause.equations[name] = self._equation(name, is_inside=is_inside)
             if is_rate:
                 is_near = self._match_text_seq("WITHIN")
-                made.near[name] = self._bound() if is_near else ""
+                clause.near[name] = self._bound() if is_near else ""
         elif self._match_text_seq("WITHIN"):
-            made.bounds[name] = self._bound()
+            clause.bounds[name] = self._bound()
         elif self._curr and not self._ends_equation(is_inside=is_inside):
             self._refuse_next(f"{name!r} needs its equation or its bound: {_FORMS}")
         else:
-            made.bounds[name] = ""
-        made.names.append(ModelledName(name, start, qualifier))
+            clause.bounds[name] = ""
+        clause.names.append(ModelledName(name, start, qualifier))
 
     def _track(self) -> list[tuple[str, int]]:
         """Read the columns of a position."""
         needs = "TRACK needs the columns of latitude and longitude, TRACK (lat, lon)"
-        found: list[tuple[str, int]] = []
+        columns: list[tuple[str, int]] = []
         self._match(TokenType.L_PAREN)
-        while not found or self._match(TokenType.COMMA):
+        while not columns or self._match(TokenType.COMMA):
             start = self._offset
-            found.append((self._name(needs), start))
-        if not self._match(TokenType.R_PAREN) or len(found) != 2:
+            columns.append((self._name(needs), start))
+        if not self._match(TokenType.R_PAREN) or len(columns) != 2:
             self._refuse_next(needs)
         if self._curr and self._curr.token_type == TokenType.EQ:
             self._refuse_next("TRACK is fitted: TRACK (lat, lon) WITHIN 50")
-        return found
+        return columns
 
     def _equation(self, name: str, *, is_inside: bool) -> list[Token]:
-        found: list[Token] = []
+        tokens: list[Token] = []
         depth = 0
         while self._curr and not (depth == 0 and self._ends_equation(is_inside=is_inside)):
             depth += _DEPTHS.get(self._curr.token_type, 0)
-            found.append(self._curr)
+            tokens.append(self._curr)
             self._advance()
-        if not found:
+        if not tokens:
             self._refuse_next(f"the equation of {name!r} is missing, such as x = x + vx * t")
-        return found
+        return tokens
 
     def _ends_equation(self, *, is_inside: bool) -> bool:
         token, behind = self._curr, self._next
@@ -298,26 +298,26 @@ class ModelParser(WindowParser):
         number = self._number("WITHIN needs a number, such as WITHIN 0.5 or WITHIN 1 %")
         return f"{number} %" if self._match(TokenType.MOD) else number
 
-    def _option(self, made: ModelClause) -> bool:
+    def _option(self, clause: ModelClause) -> bool:
         start = self._offset
         if self._match_text_seq("BY"):
-            self._once(made.places, "BY", start)
-            while not made.keys or self._another_key():
-                at = self._offset
-                made.keys.append((self._name("BY needs the columns that say the entity"), at))
+            self._once(clause.places, "BY", start)
+            while not clause.keys or self._another_key():
+                offset = self._offset
+                clause.keys.append((self._name("BY needs the columns that say the entity"), offset))
         elif self._match_text_seq("AT"):
-            self._once(made.places, "AT", start)
-            at = self._offset
-            made.time = self._name("AT needs the column of the time"), at
+            self._once(clause.places, "AT", start)
+            offset = self._offset
+            clause.time = self._name("AT needs the column of the time"), offset
         elif self._match_text_seq("HORIZON"):
-            self._once(made.places, "HORIZON", start)
-            made.horizon_us = self._positive("HORIZON", "2 MINUTES")
+            self._once(clause.places, "HORIZON", start)
+            clause.horizon_us = self._positive("HORIZON", "2 MINUTES")
         elif self._match_text_seq("MAX", "GAP"):
-            self._once(made.places, "MAX GAP", start)
-            made.max_gap_us = self._positive("MAX GAP", "10 MINUTES")
+            self._once(clause.places, "MAX GAP", start)
+            clause.max_gap_us = self._positive("MAX GAP", "10 MINUTES")
         elif self._match(TokenType.WITH):
-            self._once(made.places, "WITH", start)
-            made.options = self._written_options()
+            self._once(clause.places, "WITH", start)
+            clause.options = self._written_options()
         else:
             return False
         return True
@@ -326,7 +326,7 @@ class ModelParser(WindowParser):
         """Step over a comma if a key follows it, and not another stream with its MODEL."""
         if not self._curr or self._curr.token_type != TokenType.COMMA:
             return False
-        words = [each.text.upper() for each in self._tokens[self._index + 2 : self._index + 5]]
+        words = [token.text.upper() for token in self._tokens[self._index + 2 : self._index + 5]]
         is_stream = "MODEL" in words[:2] or (words[:1] == ["AS"] and words[2:] == ["MODEL"])
         is_stream |= self._next.token_type == TokenType.L_PAREN
         if not is_stream:
@@ -334,19 +334,19 @@ class ModelParser(WindowParser):
         return not is_stream
 
     def _written_options(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if not self._match(TokenType.L_PAREN):
             self._refuse_next("WITH needs options in parentheses, such as WITH (degree = 1)")
-        while not found or self._match(TokenType.COMMA):
+        while not options or self._match(TokenType.COMMA):
             start, name = self._offset, self._name("an option needs a name, such as degree = 1")
-            if name.lower() in found:
+            if name.lower() in options:
                 self._refuse(f"option {name!r} is said twice", start)
             if not self._match(TokenType.EQ):
                 self._refuse_next(f"option {name!r} needs a value, such as degree = 1")
-            found[name.lower()] = self._value(name)
+            options[name.lower()] = self._value(name)
         if not self._match(TokenType.R_PAREN):
             self._refuse_next("WITH ( … needs a closing parenthesis")
-        return found
+        return options
 
     def _value(self, name: str) -> Any:
         if self._match(TokenType.STRING):
@@ -362,63 +362,63 @@ class ModelParser(WindowParser):
         Raises:
             QueryError: it is said twice, or cannot be read; the message shows where.
         """
-        made = Outputs()
+        outputs = Outputs()
         self._where = "the results"
-        while self._curr and self._output(made):
+        while self._curr and self._output(outputs):
             pass
-        return made
+        return outputs
 
-    def _output(self, made: Outputs) -> bool:
+    def _output(self, outputs: Outputs) -> bool:
         start = self._offset
         if self._match_text_seq("SAMPLE", "EVERY"):
-            self._once(made.places, "SAMPLE", start, "CHANGES")
-            made.every_us = self._positive("SAMPLE EVERY", "10 SECONDS")
+            self._once(outputs.places, "SAMPLE", start, "CHANGES")
+            outputs.every_us = self._positive("SAMPLE EVERY", "10 SECONDS")
         elif self._match_text_seq("CHANGES"):
-            self._once(made.places, "CHANGES", start, "SAMPLE")
+            self._once(outputs.places, "CHANGES", start, "SAMPLE")
             self._match_text_seq("ONLY")
-            made.is_changes = True
+            outputs.is_changes = True
         elif self._match_text_seq("EARLY"):
-            self._once(made.places, "EARLY", start, EXACT)
-            made.is_early = True
+            self._once(outputs.places, "EARLY", start, EXACT)
+            outputs.is_early = True
         elif self._match_text_seq("EXACT"):
-            self._once(made.places, "EXACT", start, "EARLY")
-            made.is_exact = True
+            self._once(outputs.places, "EXACT", start, "EARLY")
+            outputs.is_exact = True
         elif self._match_text_seq("WITHIN"):
-            self._once(made.places, "WITHIN", start, "PRECISION")
-            made.bounds[""] = self._bound()
+            self._once(outputs.places, "WITHIN", start, "PRECISION")
+            outputs.bounds[""] = self._bound()
         elif self._match_text_seq("PRECISION"):
-            self._once(made.places, "PRECISION", start, "WITHIN")
-            while not made.bounds or self._match(TokenType.COMMA):
-                self._precision(made)
+            self._once(outputs.places, "PRECISION", start, "WITHIN")
+            while not outputs.bounds or self._match(TokenType.COMMA):
+                self._precision(outputs)
         elif self._match_text_seq("ASSUMING"):
-            self._once(made.places, "ASSUMING", start)
-            while not made.ranges or self._match(TokenType.COMMA):
-                self._range(made)
+            self._once(outputs.places, "ASSUMING", start)
+            while not outputs.ranges or self._match(TokenType.COMMA):
+                self._range(outputs)
         else:
             return False
         return True
 
-    def _range(self, made: Outputs) -> None:
+    def _range(self, outputs: Outputs) -> None:
         needs = "ASSUMING needs ranges of attributes, such as ASSUMING x BETWEEN 0 AND 100"
         start, name, ends = self._offset, self._name(needs), []
-        if name.lower() in map(str.lower, made.ranges):
+        if name.lower() in map(str.lower, outputs.ranges):
             self._refuse(f"{name!r} has two ranges", start)
         for word in ("BETWEEN", "AND"):
             if not self._match_text_seq(word):
                 self._refuse_next(needs)
             sign = -1 if self._match(TokenType.DASH) else 1
             ends.append(sign * float(self._number(needs)))
-        made.ranges[name] = ends[0], ends[1]
+        outputs.ranges[name] = ends[0], ends[1]
 
-    def _precision(self, made: Outputs) -> None:
+    def _precision(self, outputs: Outputs) -> None:
         needs = "PRECISION needs attributes and bounds, such as PRECISION x WITHIN 0.5"
         start, name = self._offset, self._name(needs)
         if not self._match_text_seq("WITHIN"):
             self._refuse_next(needs)
-        if name.lower() in map(str.lower, made.bounds):
+        if name.lower() in map(str.lower, outputs.bounds):
             self._refuse(f"{name!r} has two bounds", start)
-        made.bounds[name] = self._bound()
-        made.places[f"PRECISION {name}"] = start
+        outputs.bounds[name] = self._bound()
+        outputs.places[f"PRECISION {name}"] = start
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -442,7 +442,7 @@ def models_behind(source: Any) -> list[ModelClause]:
     """Return the clauses that stand behind the name and behind the alias of a source of FROM."""
     alias = source.args.get("alias")
     nodes = [source, *([] if alias is None else [alias])]
-    return [each.meta[MODEL] for each in nodes if MODEL in each.meta]
+    return [node.meta[MODEL] for node in nodes if MODEL in node.meta]
 
 
 TIME = "T"
@@ -470,8 +470,8 @@ class EquationText:
 
     def offset(self, position: int) -> int:
         """Return the offset in the query of one in the text."""
-        at, start = max((each for each in self.places if each[0] <= position), default=(0, 0))
-        return start + position - at
+        begin, start = max((place for place in self.places if place[0] <= position), default=(0, 0))
+        return start + position - begin
 
 
 def equation_of(tokens: Sequence[Token], qualifiers: Sequence[str], query: str) -> EquationText:
@@ -485,26 +485,28 @@ def equation_of(tokens: Sequence[Token], qualifiers: Sequence[str], query: str) 
         qualifiers: names of the stream in lower case, which go.
         query: the text that the tokens are of.
     """
-    made = _Pieces()
-    at = 0
-    while at < len(tokens):
-        token, behind = tokens[at], tokens[at + 1 : at + 3]
-        kinds = [each.token_type for each in behind]
+    pieces = _Pieces()
+    position = 0
+    while position < len(tokens):
+        token, behind = tokens[position], tokens[position + 1 : position + 3]
+        kinds = [next_token.token_type for next_token in behind]
         if token.text.lower() in qualifiers and kinds[:1] == [TokenType.DOT]:
-            at += 2
+            position += 2
             continue
         is_time = token.text.upper() == TIME and token.token_type == TokenType.VAR
-        is_bare = is_time and not (at and tokens[at - 1].token_type == TokenType.DOT)
-        if is_bare and at and ends_operand(tokens[at - 1]):
-            made.add("*", token.start)
+        is_bare = is_time and not (position and tokens[position - 1].token_type == TokenType.DOT)
+        if is_bare and position and ends_operand(tokens[position - 1]):
+            pieces.add("*", token.start)
         if is_bare and kinds == [TokenType.CARET, TokenType.NUMBER]:
-            made.add(f"pow(t, {behind[1].text})", token.start)
-            at += 3
+            pieces.add(f"pow(t, {behind[1].text})", token.start)
+            position += 3
             continue
-        if not at or tokens[at - 1].start != token.start:  # of 2L there are three tokens
-            made.add(query[token.start : token.end + 1], token.start)
-        at += 1
-    return EquationText(made.text, tuple(made.places))
+        if (
+            not position or tokens[position - 1].start != token.start
+        ):  # of 2L there are three tokens
+            pieces.add(query[token.start : token.end + 1], token.start)
+        position += 1
+    return EquationText(pieces.text, tuple(pieces.places))
 
 
 class _Pieces:

@@ -1,4 +1,4 @@
-"""Reads a filter whose output columns have aggregates of rows so far: ``SUM(v) OVER (…)``.
+"""Reader of filters with aggregates of rows so far: ``SUM(v) OVER (…)``.
 
 Each call before OVER becomes a column that a step adds to every row. Output columns are expressions
 over these columns and the columns of the row. One step makes all calls over equal partitions.
@@ -51,7 +51,7 @@ Words = tuple[str, ...]
 
 def over_of(statement: Statement) -> Aggregation | None:
     """Return the first OVER in the output columns."""
-    columns = (each.tree for each in statement.output_columns)
+    columns = (column.tree for column in statement.output_columns)
     starts = [offset_of(node) for tree in columns for node in tree.find_all(exp.Window)]
     return Aggregation("OVER (…)", min(starts)) if starts else None
 
@@ -78,23 +78,23 @@ class OverReader:
             NotSupportedError: valid SQL that eddyline does not run yet.
         """
         projections = outputs_of(
-            self._statement, self._names, self._text_of, lambda _, each: identifier(each.column)
+            self._statement, self._names, self._text_of, lambda _, named: identifier(named.column)
         )
         return tuple(self._overs.values()), projections, tuple(self._times.values())
 
     def _text_of(self, part: Fragment, what: str) -> str:
         """Return an output column over the columns of a row and of its calls."""
         self._check_is_of_row(part, what)
-        nodes = part.tree.walk(prune=lambda each: isinstance(each, exp.Window))
-        overs = [each for each in nodes if isinstance(each, exp.Window)]
-        parts = [self._statement.part(each) for each in overs]
+        nodes = part.tree.walk(prune=lambda node: isinstance(node, exp.Window))
+        overs = [node for node in nodes if isinstance(node, exp.Window)]
+        parts = [self._statement.part(over) for over in overs]
         places = [(part.start, part.end, self._column(part.tree)) for part in parts]
-        own = [
-            (each.start, each.end, identifier(each.named.column))
-            for each in self._names.mentions(part, what)
-            if not any(start <= each.start < end for start, end, _ in places)
+        changes = [
+            (mention.start, mention.end, identifier(mention.named.column))
+            for mention in self._names.mentions(part, what)
+            if not any(start <= mention.start < end for start, end, _ in places)
         ]
-        return part.rewritten(sorted([*places, *own]))
+        return part.rewritten(sorted([*places, *changes]))
 
     def _check_is_of_row(self, part: Fragment, what: str) -> None:
         """Refuse what needs other rows and has no OVER."""
@@ -122,9 +122,9 @@ class OverReader:
         key = (self._calls.key(call), by, window)
         if key not in self._columns:
             self._columns[key] = f"{CALL}{len(self._columns)}"
-            made = OverCall(replace(call, column=self._columns[key]), window)
-            known = self._overs.get(by) or Over(texts, (), time.name)
-            self._overs[by] = replace(known, calls=(*known.calls, made))
+            over_call = OverCall(replace(call, column=self._columns[key]), window)
+            over_so_far = self._overs.get(by) or Over(texts, (), time.name)
+            self._overs[by] = replace(over_so_far, calls=(*over_so_far.calls, over_call))
         return self._columns[key]
 
     def _partition(self, part: Fragment) -> str:
@@ -134,13 +134,13 @@ class OverReader:
     def _refuse_unknown(self, over: exp.Window) -> NoReturn:
         node = over.find(exp.Anonymous)
         name = str(over.this.name if node is None else node.name).lower()
-        known = sorted(self._calls.known)
+        functions = sorted(self._calls.known)
         if name in WINDOWED or name in AGGREGATES:
             kind = "window" if name in WINDOWED else "aggregate"
             message = f"the {kind} function {name}() OVER (…) is not supported yet"
-            also = f"; known: {', '.join(known)}" if known else ""
+            also = f"; known: {', '.join(functions)}" if functions else ""
             self._statement.refuse(message + also, offset_of(over))
-        refuse(unknown("aggregate function", name, known), self._text, offset_of(over))
+        refuse(unknown("aggregate function", name, functions), self._text, offset_of(over))
 
 
 _BY = "ORDER BY of OVER (…)"
@@ -155,11 +155,11 @@ class FrameReader:
         self._names = names
         self._defined: dict[str, exp.Window] = {}
         """Definitions of WINDOW by name in lower case."""
-        for each in statement.tree.args.get("windows") or ():
-            name = str(each.this.name)
+        for definition in statement.tree.args.get("windows") or ():
+            name = str(definition.this.name)
             if name.lower() in self._defined:
-                refuse(f"WINDOW {name} is defined twice", self._text, offset_of(each))
-            self._defined[name.lower()] = each
+                refuse(f"WINDOW {name} is defined twice", self._text, offset_of(definition))
+            self._defined[name.lower()] = definition
 
     def read(self, over: exp.Window) -> tuple[list[Fragment], Window, TimeColumn]:
         """Return the partitions, the window and the time of OVER, or of the WINDOW that it names.
@@ -170,7 +170,9 @@ class FrameReader:
         """
         start, over = offset_of(over), self._definition(over)
         time = self._time(over, start)
-        parts = [self._statement.part(each) for each in over.args.get("partition_by") or ()]
+        parts = [
+            self._statement.part(expression) for expression in over.args.get("partition_by") or ()
+        ]
         return parts, self._window(over), time
 
     def _definition(self, over: exp.Window) -> exp.Window:
@@ -180,13 +182,13 @@ class FrameReader:
         if any(over.args.get(key) for key in ("partition_by", "order", "spec")):
             self._refuse(f"OVER ({alias.name} …) with more than the name", alias)
         if alias.name.lower() not in self._defined:
-            known = [str(each.this.name) for each in self._defined.values()]
-            message = unknown("window", alias.name, known)
+            names = [str(window.this.name) for window in self._defined.values()]
+            message = unknown("window", alias.name, names)
             refuse(f"{message}; WINDOW … AS (…) defines some", self._text, offset_of(alias))
-        found = self._defined[alias.name.lower()]
-        if found.args.get("alias") is not None:
-            self._refuse("WINDOW of another one", found)
-        return found
+        definition = self._defined[alias.name.lower()]
+        if definition.args.get("alias") is not None:
+            self._refuse("WINDOW of another one", definition)
+        return definition
 
     def _time(self, over: exp.Window, start: int) -> TimeColumn:
         """Return the column that rows go by."""
@@ -275,8 +277,8 @@ class FrameReader:
     def _word(self, word: str, over: exp.Window) -> int:
         """Return the offset of a word in what OVER says."""
         behind = offset_of(over)
-        found = (each for each in self._statement.tokens if each.text.upper() == word)
-        return next((each.start for each in found if each.start >= behind), behind)
+        tokens = (token for token in self._statement.tokens if token.text.upper() == word)
+        return next((token.start for token in tokens if token.start >= behind), behind)
 
     def _refuse_word(self, word: str, message: str, over: exp.Window) -> NoReturn:
         refuse(message, self._text, self._word(word, over), NotSupportedError)

@@ -1,4 +1,4 @@
-"""Reads a query: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k AND s.v > 3``.
+"""Reader of queries: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k``.
 
 A query over one input is a filter. Its columns are resolved later, when it is bound to a stream: a
 stream may have columns that its schema does not show, such as ``_metadata``. So the parts of a
@@ -106,8 +106,10 @@ def read_query(
     """
     selects = Statement.read_all(query) if isinstance(query, str) else query
     calls = Calls(selects[0].text, functions or {})
-    known = {name.lower() for name in aggregates if name.isidentifier()} - calls.functions.keys()
-    return _Reader(columns, tables, calls, known, times or {}).query(selects)
+    aggregate_names = {
+        name.lower() for name in aggregates if name.isidentifier()
+    } - calls.functions.keys()
+    return _Reader(columns, tables, calls, aggregate_names, times or {}).query(selects)
 
 
 class _Reader:
@@ -117,7 +119,7 @@ class _Reader:
         columns: of each stream and table.
         tables: names of those that do not change.
         calls: the functions of the user.
-        known: names of aggregate functions, in lower case.
+        aggregates: names of aggregate functions, in lower case.
         times: the event time of each stream, as far as it is known.
     """
 
@@ -126,38 +128,38 @@ class _Reader:
         columns: Mapping[str, Mapping[str, str]],
         tables: Collection[str],
         calls: Calls,
-        known: Collection[str],
+        aggregates: Collection[str],
         times: Mapping[str, str | None],
     ) -> None:
         self._columns = columns
         self._tables = tables
         self._calls = calls
-        self._known = known
+        self._aggregate_names = aggregates
         self._times = times
 
     def query(self, statements: Sequence[Statement | SetOperation]) -> Query:
         """Return the query of one statement, or of UNION ALL."""
         for unused in statements[0].unused:
-            if not any(each.has_models for each in unused):
+            if not any(statement.has_models for statement in unused):
                 self._subquery(unused)
-        return union_of([self._part(each) for each in statements])
+        return union_of([self._part(statement) for statement in statements])
 
     def _part(self, statement: Statement | SetOperation) -> Part:
         if isinstance(statement, SetOperation):
             return self._set(statement)
-        aggregation, over = aggregation_of(statement, self._known), over_of(statement)
-        said = aggregation or over
+        aggregation, over = aggregation_of(statement, self._aggregate_names), over_of(statement)
+        reason = aggregation or over
         if over is not None and len(statement.sources) > 1:
             statement.refuse(f"{over.said} over a join {_IN_TWO}", over.start)
         no_window = OF_FILTERS
-        if said is not None:
+        if reason is not None:
             no_window = "" if aggregation is not None else "here OVER (…) says which rows count"
         items = self._items(statement, no_window)
         if len(items) > 1 and aggregation is None:
             return self._joins(statement, items)
         if len(items) > 1:
             query = self._grouped_join(statement, items)
-        elif said is None:
+        elif reason is None:
             query = self._filter(statement, items[0])
         else:
             read = self._windowed if aggregation is None else self._grouped
@@ -166,13 +168,15 @@ class _Reader:
 
     def _items(self, statement: Statement, no_window: str) -> list[FromItem]:
         """Return the items of FROM; ``no_window`` is why one stream may have no window."""
-        made = [self._subquery(statement.of_source(source)) for source, _ in statement.sources]
-        known = self._columns, self._tables, self._times
-        return FromReader(statement, *known, no_window, made).items()
+        subqueries = [
+            self._subquery(statement.of_source(source)) for source, _ in statement.sources
+        ]
+        catalog = self._columns, self._tables, self._times
+        return FromReader(statement, *catalog, no_window, subqueries).items()
 
     def _subquery(self, statements: Sequence[Statement | SetOperation]) -> Subquery | None:
         """Return a subquery; None if there is no statement."""
-        parts = [self._part(each) for each in statements]
+        parts = [self._part(statement) for statement in statements]
         if not parts:
             return None
         query = union_of(parts)
@@ -180,10 +184,10 @@ class _Reader:
 
     def _time_of(self, query: Query) -> str | None:
         """Return the event time of the streams of a subquery, if it returns that unchanged."""
-        made = steps(query)
-        times = {self._times.get(each.stream) for each in made if isinstance(each, ReadStep)}
+        query_steps = steps(query)
+        times = {self._times.get(step.stream) for step in query_steps if isinstance(step, ReadStep)}
         time = times.pop() if len(times) == 1 else None
-        return time if time is not None and carries(made, time) else None
+        return time if time is not None and carries(query_steps, time) else None
 
     def _filter(self, statement: Statement, item: FromItem) -> Query:
         """Read a query over one input."""
@@ -200,8 +204,8 @@ class _Reader:
 
     def _grouped(self, statement: Statement, item: FromItem) -> Query:
         """Read a query of aggregates."""
-        made = self._aggregates(statement, item)
-        grouping, window, projections, times = GroupReader(made).read(item.window)
+        calls = self._aggregates(statement, item)
+        grouping, window, projections, times = GroupReader(calls).read(item.window)
         read = replace(self._filtered(statement, item), window=window)
         _check_counted(statement, read)
         plain = Query((read,), (), (), (), projections, statement.emits, statement.text)
@@ -209,8 +213,8 @@ class _Reader:
 
     def _windowed(self, statement: Statement, item: FromItem) -> Query:
         """Read a filter with aggregates OVER rows so far."""
-        made = self._aggregates(statement, item)
-        overs, projections, times = OverReader(made).read()
+        calls = self._aggregates(statement, item)
+        overs, projections, times = OverReader(calls).read()
         read = self._filtered(statement, item)
         plain = Query((read,), (), (), (), projections, "istream", statement.text)
         return replace(plain, overs=overs, times=times)
@@ -222,7 +226,7 @@ class _Reader:
         if item.name != item.stream:
             hint = {item.stream.lower(): f"{item.stream} is called {item.name} here"}
             names.scope = replace(names.scope, hints=hint)
-        return AggregateCalls(statement, names, self._calls, self._known)
+        return AggregateCalls(statement, names, self._calls, self._aggregate_names)
 
     def _filtered(self, statement: Statement, item: FromItem) -> Input:
         """Return an input with what WHERE asks of it."""
@@ -235,7 +239,7 @@ class _Reader:
     def _check_where(self, statement: Statement) -> None:
         """Refuse aggregates in WHERE."""
         where = statement.tree.args.get("where")
-        for node in [] if where is None else calls_in(where.this, self._known):
+        for node in [] if where is None else calls_in(where.this, self._aggregate_names):
             message = f"WHERE: the aggregate {node.name}() stands in HAVING; WHERE is asked of rows"
             refuse(message, statement.text, offset_of(node))
 
@@ -258,10 +262,10 @@ class _Reader:
         for node in self._calls.within(column.tree):
             call = self._calls.call(node)
             assert call is not None
-            made, _ = conditions.called(call, what)
-            name = next((name for name, each in called.items() if each == made), None)
+            predicate, _ = conditions.called(call, what)
+            name = next((name for name, other in called.items() if other == predicate), None)
             name = name or f"__eddyline_call_{len(called)}"
-            called[name] = made
+            called[name] = predicate
             replaced.append((conditions.statement.part(node), name))
         text = names.with_calls(column, replaced)
         is_named = isinstance(column.tree, exp.Alias | exp.Aliases) or not replaced
@@ -269,26 +273,26 @@ class _Reader:
 
     def _joins(self, statement: Statement, items: Sequence[FromItem]) -> Part:
         """Read a query over several inputs: UNION ALL of the alternatives of its WHERE."""
-        made = [
+        parts = [
             Part(statement, reader.query(reader.outputs()), reader.relations)
             for reader in self._readers(statement, items)
         ]
-        return Part(statement, union_of(made), made[0].relations, read=made[0].query)
+        return Part(statement, union_of(parts), parts[0].relations, read=parts[0].query)
 
     def _readers(
         self, statement: Statement, items: Sequence[FromItem], *, is_relation: bool = False
     ) -> list[JoinReader]:
         """Return the joins of each alternative of WHERE; see ``JoinReader``."""
         by_select = {
-            id(each.added.select): each for each in items if isinstance(each.added, Exists)
+            id(item.added.select): item for item in items if isinstance(item.added, Exists)
         }
-        of_from = [each for each in items if not isinstance(each.added, Exists)]
+        of_from = [item for item in items if not isinstance(item.added, Exists)]
         readers = []
-        for each in alternatives(statement):
-            asked = [replace(by_select[id(one.select)], added=one) for one in each.asked]
+        for alternative in alternatives(statement):
+            asked = [replace(by_select[id(one.select)], added=one) for one in alternative.asked]
             of_all = [*of_from, *asked]
             reader = JoinReader(statement, self._calls, of_all, is_relation=is_relation)
-            reader.read(each.plain)
+            reader.read(alternative.plain)
             readers.append(reader)
         return readers
 
@@ -297,21 +301,21 @@ class _Reader:
 
         A joined row is there from its latest row on, until its first row leaves.
         """
-        said = aggregation_of(statement, self._known)
-        assert said is not None
+        aggregation = aggregation_of(statement, self._aggregate_names)
+        assert aggregation is not None
         self._check_where(statement)
-        readers = self._staying(statement, items, said.said, " over a join", _IN_TWO)
+        readers = self._staying(statement, items, aggregation.said, " over a join", _IN_TWO)
         joined = readers[0].closed()
         assert joined.held is not None
         names = JoinNames(statement.text)
         names.scope = readers[0].names.scope
-        names.held = dict.fromkeys((each.name for each in items), joined.held)
-        calls = AggregateCalls(statement, names, self._calls, self._known)
+        names.held = dict.fromkeys((item.name for item in items), joined.held)
+        calls = AggregateCalls(statement, names, self._calls, self._aggregate_names)
         grouping, _, projections, times = GroupReader(calls).read(UNBOUNDED)
         if times:
             statement.refuse(f"{times[0].what} over a join {_IN_TWO}", times[0].start)
-        made = [each.rows_for(joined.held.called) for each in readers]
-        query = union_of([Part(statement, each, items) for each in made])
+        queries = [reader.rows_for(joined.held.called) for reader in readers]
+        query = union_of([Part(statement, rows_query, items) for rows_query in queries])
         rows = Input(joined.name, joined.name, readers[0].stay.window, (), items[0].start, query)
         text, emits = statement.text, statement.emits
         return Query((rows,), (), (), (), projections, emits, text, grouping=grouping)
@@ -320,8 +324,8 @@ class _Reader:
         self,
         statement: Statement,
         items: Sequence[FromItem],
-        said: str,
-        of: str = "",
+        subject: str,
+        suffix: str = "",
         instead: str = "is not supported yet",
     ) -> list[JoinReader]:
         """Return joins, or one input, whose rows say how long they stay.
@@ -329,8 +333,8 @@ class _Reader:
         Args:
             statement: the query.
             items: of FROM, and of EXISTS and IN.
-            said: what is asked of the rows, for errors.
-            of: words that say which rows they are.
+            subject: what is asked of the rows, for errors.
+            suffix: words that say which rows they are.
             instead: what errors say of joins that are refused.
 
         Returns:
@@ -339,26 +343,29 @@ class _Reader:
         Raises:
             NotSupportedError: a row does not say how long it stays.
         """
-        for each in items:
-            stays = each.kind not in ("semi", "anti")  # of a partner, no result is made
-            is_counted = each.window.counts is not None and stays
-            if isinstance(each.window, SlideWindow | SessionWindow) or is_counted:
-                what = f"{said}{of} with [{each.window.text}] of {each.name!r}"
-                statement.refuse(f"{what} is not supported yet; write [RANGE …]", each.start)
-            if each.time is None and not each.is_table:
-                which = f"{each.name!r}, which does not keep the event time of a stream,"
-                statement.refuse(f"{said}{of} of {which} {instead}", each.start)
+        for item in items:
+            stays = item.kind not in ("semi", "anti")  # of a partner, no result is made
+            is_counted = item.window.counts is not None and stays
+            if isinstance(item.window, SlideWindow | SessionWindow) or is_counted:
+                what = f"{subject}{suffix} with [{item.window.text}] of {item.name!r}"
+                statement.refuse(f"{what} is not supported yet; write [RANGE …]", item.start)
+            if item.time is None and not item.is_table:
+                which = f"{item.name!r}, which does not keep the event time of a stream,"
+                statement.refuse(f"{subject}{suffix} of {which} {instead}", item.start)
         return self._readers(statement, items, is_relation=True)
 
     def _set(self, operation: SetOperation) -> Part:
         """Read UNION, EXCEPT or INTERSECT."""
         parts: list[Part] = []
         sides: list[Sequence[Side]] = []
-        for each in operation.selects:
-            made = [(of, of.outputs(tells_instant=True)) for of in self._side(each, operation)]
-            sides.append(made)
-            reader, outputs = made[0]
-            parts.append(Part(each, reader.query(outputs), reader.relations))
+        for select in operation.selects:
+            side = [
+                (joins, joins.outputs(tells_instant=True))
+                for joins in self._side(select, operation)
+            ]
+            sides.append(side)
+            reader, outputs = side[0]
+            parts.append(Part(select, reader.query(outputs), reader.relations))
         check_widths(parts, operation.said)
         columns = columns_of(parts)
         for name in columns:
@@ -370,24 +377,26 @@ class _Reader:
 
     def _side(self, statement: Statement, operation: SetOperation) -> list[JoinReader]:
         """Return the joins of one SELECT of a set operation; see ``_staying``."""
-        said = operation.said
+        word = operation.said
         if statement.emits is not None:
-            message = f"{statement.emits.upper()} stands around {said}: {statement.emits.upper()}("
-            statement.refuse(f"{message}SELECT … {said} SELECT …)", statement.emits_at)
+            message = f"{statement.emits.upper()} stands around {word}: {statement.emits.upper()}("
+            statement.refuse(f"{message}SELECT … {word} SELECT …)", statement.emits_at)
         distinct = statement.tree.args.get("distinct")
         is_plain = distinct is not None and not distinct.args.get("on")
-        asked = aggregation_of(statement, self._known, but_distinct=is_plain) or over_of(statement)
+        asked = aggregation_of(statement, self._aggregate_names, but_distinct=is_plain) or over_of(
+            statement
+        )
         if asked is not None:
             message = (
-                f"{asked.said} in {said} is not supported yet; make a stream of the results "
+                f"{asked.said} in {word} is not supported yet; make a stream of the results "
                 "(CREATE STREAM x AS SELECT …) and write SELECT … FROM x"
             )
             statement.refuse(message, asked.start)
         items = self._items(statement, "")
-        if all(each.is_table for each in items):
-            message = f"{said} of tables, whose rows come at no instant, is not supported"
+        if all(item.is_table for item in items):
+            message = f"{word} of tables, whose rows come at no instant, is not supported"
             statement.refuse(f"{message}; write [NOT] EXISTS (SELECT …)", items[0].start)
-        return self._staying(statement, items, said)
+        return self._staying(statement, items, word)
 
 
 _IN_TWO = (
@@ -403,7 +412,7 @@ def _check_counted(statement: Statement, read: Input) -> None:
     if read.window.counts is None or where is None:
         return
     kinds = FunctionPredicate, MixedPredicate
-    called = [each.name for each in read.predicates if isinstance(each, kinds)]
+    called = [predicate.name for predicate in read.predicates if isinstance(predicate, kinds)]
     reasons = [f"{name} calls a Python function" for name in called]
     if (call := drawn(where)) is not None:
         reasons.append(f"{as_name(call)}() is drawn anew")
@@ -424,8 +433,8 @@ def _add_where(conditions: Conditions) -> None:
 def _inputs(items: Sequence[FromItem], conditions: Conditions) -> tuple[Input, ...]:
     predicates = [tuple(conditions.predicates[item.name]) for item in items]
     return tuple(
-        Input(item.name, item.stream, item.window, given, item.start, item.query)
-        for item, given in zip(items, predicates, strict=True)
+        Input(item.name, item.stream, item.window, own_predicates, item.start, item.query)
+        for item, own_predicates in zip(items, predicates, strict=True)
     )
 
 
@@ -467,13 +476,13 @@ class Part:
         if self._read.is_join:
             return {}
         types = dict.fromkeys(self._read.calls, "boolean")
-        types |= {each.call.column: OTHER.text for over in self._read.overs for each in over.calls}
+        types |= {call.call.column: OTHER.text for over in self._read.overs for call in over.calls}
         read, grouping = self.relations[0].columns, self._read.grouping
         if (joined := self._read.inputs[0].query) is not None and len(self.relations) > 1:
             read = dict(map(self._column_of_join, joined.projections))
         if grouping is None:
             return {**read, **types}
-        types |= {each.column: OTHER.text for each in grouping.calls}
+        types |= {call.column: OTHER.text for call in grouping.calls}
         types |= {name: _type_of(text, read) for name, text in grouping.groups}
         return {**types, WINDOW: _WINDOW_TYPE}
 
@@ -482,26 +491,30 @@ class Part:
         tree = _column_of(projection)
         assert tree is not None
         column = tree.unalias()
-        parts = [each.name for each in column.parts] if isinstance(column, exp.Column) else [""]
-        columns = next((each.columns for each in self.relations if each.name == parts[0]), {})
+        parts = [part.name for part in column.parts] if isinstance(column, exp.Column) else [""]
+        columns = next(
+            (relation.columns for relation in self.relations if relation.name == parts[0]), {}
+        )
         return tree.alias_or_name, columns.get(parts[-1], OTHER.text)
 
     @cached_property
     def outputs(self) -> list[Output]:
         """The output columns, for a query around this one or beside it."""
-        found: list[Output] = []
-        for at, text in enumerate(self._read.projections):
+        outputs: list[Output] = []
+        for position, text in enumerate(self._read.projections):
             tree = _column_of(text)
             if tree is None:
-                found.append((at, "", OTHER.text))
+                outputs.append((position, "", OTHER.text))
             elif isinstance(tree, exp.Star) and not any(tree.args.values()):
-                found += [(at, name, kind) for name, kind in self.relations[0].columns.items()]
+                outputs += [
+                    (position, name, kind) for name, kind in self.relations[0].columns.items()
+                ]
             else:
-                found.append((at, tree.alias_or_name, self._type(text, tree.unalias())))
-        return found
+                outputs.append((position, tree.alias_or_name, self._type(text, tree.unalias())))
+        return outputs
 
     def _type(self, text: str, tree: Expr) -> str:
-        parts = [each.name for each in tree.parts] if isinstance(tree, exp.Column) else []
+        parts = [part.name for part in tree.parts] if isinstance(tree, exp.Column) else []
         for item in self.relations if self._read.is_join and len(parts) == 2 else ():
             if item.name == parts[0]:
                 return item.columns.get(parts[1], OTHER.text)
@@ -518,9 +531,11 @@ def _column_of(text: str) -> Expr | None:
 def _type_of(text: str, columns: Mapping[str, str], tree: Expr | None = None) -> str:
     """Return the type of an expression as far as it is known."""
     with suppress(QueryError):
-        found = Expression(text, text, columns, ansi=True, tree=tree)
-        plain = columns.get(found.tree.name) if isinstance(found.tree, exp.Column) else None
-        return plain or found.type_of(found.tree).text
+        expression = Expression(text, text, columns, ansi=True, tree=tree)
+        plain = (
+            columns.get(expression.tree.name) if isinstance(expression.tree, exp.Column) else None
+        )
+        return plain or expression.type_of(expression.tree).text
     return OTHER.text
 
 
@@ -533,25 +548,25 @@ def columns_of(parts: Sequence[Part]) -> dict[str, str]:
     Raises:
         QueryError: a column without a name, or two of one name.
     """
-    first, found = parts[0], dict[str, str]()
-    for number, (at, name, _) in enumerate(first.outputs):
+    first, types = parts[0], dict[str, str]()
+    for number, (place, name, _) in enumerate(first.outputs):
         statement = first.statement
-        start, text = _place(statement, at)
+        start, text = _place(statement, place)
         if not name:
             message = f"output column {text!r} of a subquery needs a name: {text} AS …"
             refuse(message, statement.text, start)
-        if name.lower() in map(str.lower, found):
+        if name.lower() in map(str.lower, types):
             message = f"two output columns of a subquery are called {name!r}"
             refuse(f"{message}; give one another name with AS", statement.text, start, name=name)
-        kinds = {each.outputs[number][2] for each in parts}
-        found[name] = kinds.pop() if len(kinds) == 1 else OTHER.text
-    return found
+        kinds = {part.outputs[number][2] for part in parts}
+        types[name] = kinds.pop() if len(kinds) == 1 else OTHER.text
+    return types
 
 
-def _place(statement: Statement | SetOperation, at: int) -> tuple[int, str]:
+def _place(statement: Statement | SetOperation, place: int) -> tuple[int, str]:
     """Return the offset and the text of an item of SELECT, or of SELECT where stars are many."""
     columns = statement.output_columns
-    column = columns[min(at, len(columns) - 1)]
+    column = columns[min(place, len(columns) - 1)]
     return column.start, column.text
 
 
@@ -565,19 +580,19 @@ def union_of(parts: Sequence[Part]) -> Query:
     first, *others = parts
     if not others:
         return first.query
-    inputs = tuple(each for part in parts for each in part.query.inputs)
+    inputs = tuple(source for part in parts for source in part.query.inputs)
     queries = tuple(query for part in parts for query in part.query.parts or (part.query,))
     text = first.statement.text
     return Query(inputs, (), (), (), first.query.projections, None, text, parts=queries)
 
 
-def check_widths(parts: Sequence[Part], said: str) -> None:
+def check_widths(parts: Sequence[Part], phrase: str) -> None:
     """Raise QueryError if a part has more or fewer columns than the first."""
     first, *others = parts
-    for each in others:
-        if len(each.outputs) != len(first.outputs):
+    for part in others:
+        if len(part.outputs) != len(first.outputs):
             message = (
-                f"{said} needs equally many output columns in each SELECT: "
-                f"{len(each.outputs)} here, {len(first.outputs)} in the first"
+                f"{phrase} needs equally many output columns in each SELECT: "
+                f"{len(part.outputs)} here, {len(first.outputs)} in the first"
             )
-            refuse(message, each.statement.text, each.statement.own[0].start)
+            refuse(message, part.statement.text, part.statement.own[0].start)

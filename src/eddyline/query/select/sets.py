@@ -55,37 +55,37 @@ def query_of(
         sides: its SELECTs, in the order of the text, each with its alternatives.
         names: what the columns are called.
     """
-    stays = [each[0][0].stay for each in sides]
+    stays = [side[0][0].stay for side in sides]
     # Rows of a join have columns for their windows; those of SELECTs with one window need none.
-    is_one = all(each.n_streams == 1 and each.window == stays[0].window for each in stays)
-    windows = [] if is_one else [window for each in stays for _, window in each.ends]
-    instants = instants_of(operation, [each[0][1] for each in sides])
+    is_one = all(stay.n_streams == 1 and stay.window == stays[0].window for stay in stays)
+    windows = [] if is_one else [window for stay in stays for _, window in stay.ends]
+    instants = instants_of(operation, [side[0][1] for side in sides])
     parts, n_before = [], 0
     for number, side in enumerate(sides):
         for reader, outputs in side:
             times, stay = ["NULL"] * len(windows), reader.stay
             if windows:
                 times[n_before : n_before + len(stay.ends)] = [text for text, _ in stay.ends]
-            added = [f"{text} AS {TIME}{at}" for at, text in enumerate(times)]
-            own = (*added, f"{number} AS {SIDE}", f"{stay.latest} AS {LATEST}")
-            columns = (*_without(instants, outputs), *own)
+            added = [f"{text} AS {TIME}{place}" for place, text in enumerate(times)]
+            added_columns = (*added, f"{number} AS {SIDE}", f"{stay.latest} AS {LATEST}")
+            columns = (*_without(instants, outputs), *added_columns)
             parts.append(replace(reader.query(columns), time=LATEST))
         n_before += len(stays[number].ends)
-    inputs = tuple(each for part in parts for each in part.inputs)
+    inputs = tuple(source for part in parts for source in part.inputs)
     text = operation.text
     rows = Query(inputs, (), (), (), parts[0].projections, None, text, parts=tuple(parts))
     window = stays[0].window if is_one else _together(stays, windows)
     read = Input(operation.said, operation.said, window, (), operation.start, rows)
     compared = _without(instants, names)
-    groups = tuple((f"{GROUP}{at}", identifier(name)) for at, name in enumerate(compared))
+    groups = tuple((f"{GROUP}{place}", identifier(name)) for place, name in enumerate(compared))
     texts = {name: group for group, name in groups}
     shown = tuple(f"{texts.get(name, INSTANT)} AS {name}" for name in map(identifier, names))
     selects = operation.selects
     calls = [
-        AggregateCall("count", (), f"{CALL}{at}", where=f"{SIDE} = {at}")
-        for at in range(len(selects))
+        AggregateCall("count", (), f"{CALL}{place}", where=f"{SIDE} = {place}")
+        for place in range(len(selects))
     ]
-    columns_of = {id(each): call.column for each, call in zip(selects, calls, strict=True)}
+    columns_of = {id(select): call.column for select, call in zip(selects, calls, strict=True)}
     n_times = _n_times(operation, columns_of)
     grouping = Grouping(groups, tuple(calls), copies=n_times)
     return Query((read,), (), (), (), shown, operation.emits, text, grouping=grouping)
@@ -98,11 +98,11 @@ def instants_of(operation: SetOperation, outputs: Sequence[Sequence[str]]) -> fr
         QueryError: they are in other places in another SELECT, or there is no other column.
     """
     places = [
-        frozenset(at for at, text in enumerate(each) if text.startswith(f"{INSTANT} AS "))
-        for each in outputs
+        frozenset(place for place, text in enumerate(columns) if text.startswith(f"{INSTANT} AS "))
+        for columns in outputs
     ]
     selects = zip(operation.selects, places, strict=True)
-    other = next((select for select, each in selects if each != places[0]), None)
+    other = next((select for select, instants in selects if instants != places[0]), None)
     if other is not None:
         message = f"{INSTANT} is the instant of a result of {operation.said}, so it stands in"
         refuse(f"{message} the same place of each SELECT", operation.text, other.own[0].start)
@@ -113,15 +113,15 @@ def instants_of(operation: SetOperation, outputs: Sequence[Sequence[str]]) -> fr
 
 
 def _without(places: Collection[int], columns: Sequence[str]) -> list[str]:
-    return [each for at, each in enumerate(columns) if at not in places]
+    return [column for place, column in enumerate(columns) if place not in places]
 
 
 def _together(stays: Sequence[Stay], windows: Sequence[Window]) -> Window:
     """Return the window of rows of several SELECTs, each of which begins those of its own."""
     if not windows:
         return UNBOUNDED
-    ends = tuple((f"{TIME}{at}", each) for at, each in enumerate(windows))
-    return StayWindow(ends, max(each.length for each in stays))
+    ends = tuple((f"{TIME}{place}", window) for place, window in enumerate(windows))
+    return StayWindow(ends, max(stay.length for stay in stays))
 
 
 def _n_times(part: Statement | SetOperation, counts: Mapping[int, str]) -> str:
@@ -129,8 +129,8 @@ def _n_times(part: Statement | SetOperation, counts: Mapping[int, str]) -> str:
     if not isinstance(part, SetOperation):
         count = counts[id(part)]
         return f"least({count}, 1L)" if part.tree.args.get("distinct") else count
-    sides = [" + ".join(_n_times(each, counts) for each in side) for side in part.sides]
-    one, other = (f"({each})" for each in sides)
+    sides = [" + ".join(_n_times(operand, counts) for operand in side) for side in part.sides]
+    one, other = (f"({text})" for text in sides)
     if isinstance(part.tree, exp.Except):
         if part.is_all:
             return f"greatest({one} - {other}, 0L)"

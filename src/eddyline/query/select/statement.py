@@ -112,8 +112,8 @@ def asked_by(tree: Expr) -> Exists | None:
     query = inner.args.get("query") if isinstance(inner, exp.In) else None
     if query is None or not isinstance(query.this, exp.Select):
         return None
-    left = inner.this.unnest()
-    compared = (isinstance(left, exp.Tuple) and left.expressions) or [inner.this]
+    value = inner.this.unnest()
+    compared = (isinstance(value, exp.Tuple) and value.expressions) or [inner.this]
     return Exists(tree, query.this, is_negated, compared)
 
 
@@ -148,7 +148,7 @@ class Statement:
         tree = parsed(tokens, text, "the query", CqlText().parser().parse)
         unused = [] if tree is None else without_with(tree, text)
         first, *others = cls._all(text, tokens, tree)
-        return [replace(first, unused=[cls._all(text, tokens, each) for each in unused]), *others]
+        return [replace(first, unused=[cls._all(text, tokens, query) for query in unused]), *others]
 
     @classmethod
     def _all(
@@ -158,7 +158,7 @@ class Statement:
         if isinstance(tree, exp.SetOperation):
             cls._check_nothing_behind(text, tokens, tree)
             _check_set(text, tokens, tree)
-            left, right = (cls._all(text, tokens, each) for each in (tree.this, tree.expression))
+            left, right = (cls._all(text, tokens, side) for side in (tree.this, tree.expression))
             if isinstance(tree, exp.Union) and not tree.args.get("distinct"):
                 return [*left, *right]
             return [SetOperation(text, tokens, tree, (left, right))]
@@ -167,18 +167,18 @@ class Statement:
             return cls._all(text, tokens, tree.this)
         if not isinstance(tree, exp.Select):
             refuse("a query is one SELECT", text, tokens[0].start, NotSupportedError)
-        made = cls(text, tokens, tree)
-        made._check_clauses()
-        return [made]
+        statement = cls(text, tokens, tree)
+        statement._check_clauses()
+        return [statement]
 
     @classmethod
     def _check_nothing_behind(cls, text: str, tokens: Sequence[Token], tree: exp.Query) -> None:
         """Refuse JOIN, WHERE and such behind a SELECT in parentheses, which may end a UNION."""
-        known = {"this", "alias"}
+        keys = {"this", "alias"}
         if isinstance(tree, exp.SetOperation):
-            known = {"this", "expression", *_OF_SETS, "order", "limit", "offset"}
-        if any(value for key, value in tree.args.items() if key not in known):
-            ends = [cls(text, tokens, each)._span[1] for each in tree.find_all(exp.Select)]
+            keys = {"this", "expression", *_OF_SETS, "order", "limit", "offset"}
+        if any(value for key, value in tree.args.items() if key not in keys):
+            ends = [cls(text, tokens, select)._span[1] for select in tree.find_all(exp.Select)]
             token = tokens[min(max(ends, default=0) + 1, len(tokens) - 1)]
             message = f"{token.text.upper()} behind a SELECT in parentheses is not supported"
             refuse(message, text, token.start, NotSupportedError)
@@ -193,7 +193,9 @@ class Statement:
     def own(self) -> Sequence[Token]:
         """The tokens of the statement without those of subqueries in FROM."""
         first, last = self._span
-        inner = [each._span for source, _ in self.sources for each in self._selects(source)]
+        inner = [
+            statement._span for source, _ in self.sources for statement in self._selects(source)
+        ]
         return [
             token
             for position, token in enumerate(self.tokens[first:last], first)
@@ -217,20 +219,24 @@ class Statement:
         columns = self.tree.expressions
         position, _ = columns[0].meta.get(ITEM, (None, None)) if columns else (None, None)
         first = max(
-            at for at, each in enumerate(self.tokens[:position]) if each.token_type == _SELECT
+            place
+            for place, token in enumerate(self.tokens[:position])
+            if token.token_type == _SELECT
         )
         depth = 0
-        for at, token in enumerate(self.tokens[first:], first):
+        for number, token in enumerate(self.tokens[first:], first):
             depth += _DEPTHS.get(token.token_type, 0)
             if depth < 0 or (depth == 0 and token.token_type in _SETS):
-                return first, at
+                return first, number
         return first, len(self.tokens)
 
     def _check_clauses(self) -> None:
         """Refuse the clauses that are not run yet."""
         asked = self.exists
-        for tree in (self.tree, *(each.select for each in asked)):
-            if any(ITEM not in each.meta for each in tree.expressions):  # sqlglot takes (FROM s)
+        for tree in (self.tree, *(exists.select for exists in asked)):
+            if any(
+                ITEM not in column.meta for column in tree.expressions
+            ):  # sqlglot takes (FROM s)
                 message = "SELECT is missing before FROM"
                 refuse(message, self.text, offset_of(tree.args["from_"]))
             for key, words in _CLAUSES.items():
@@ -251,14 +257,18 @@ class Statement:
 
     def _check_subqueries(self, asked: Sequence[Exists]) -> None:
         """Refuse those that are not of EXISTS or IN, and of these what is no single stream's."""
-        for each in asked:
-            for join in each.select.args.get("joins") or ():
-                message = f"{each.said} over several inputs is not supported yet"
+        for exists in asked:
+            for join in exists.select.args.get("joins") or ():
+                message = f"{exists.said} over several inputs is not supported yet"
                 self.refuse(message, offset_of(join.this))
-        known = [tree for each in asked for tree in (each.select, each.select.parent)]
-        made = [source for source, _ in self.sources if any(self._selects(source))]
-        for node in self.tree.walk(prune=lambda each: any(each is source for source in made)):
-            is_known = any(node is each for each in (self.tree, *known, *made))
+        known_nodes = [
+            tree for subquery in asked for tree in (subquery.select, subquery.select.parent)
+        ]
+        read_sources = [source for source, _ in self.sources if any(self._selects(source))]
+        for node in self.tree.walk(
+            prune=lambda inner: any(inner is source for source in read_sources)
+        ):
+            is_known = any(node is allowed for allowed in (self.tree, *known_nodes, *read_sources))
             if isinstance(node, exp.Subquery | exp.Select) and not is_known:
                 message = (
                     "a subquery is not supported yet here; it may stand in FROM, or in [NOT] "
@@ -280,17 +290,17 @@ class Statement:
 
     @property
     def _emitted(self) -> Token | None:
-        words = [each.meta.get(EMITTED) for each in (self.tree, *self.tree.expressions[:1])]
+        words = [node.meta.get(EMITTED) for node in (self.tree, *self.tree.expressions[:1])]
         return next((word for word in words if word is not None), None)
 
     @property
     def sources(self) -> list[tuple[Expr, exp.Join | Exists | None]]:
         """Items of FROM, each with what adds it; behind them those of EXISTS and IN."""
         first, joins = self.tree.args.get("from_"), self.tree.args.get("joins") or ()
-        made = [] if first is None else [(first.this, None)]
-        asked = [(each.select.args.get("from_"), each) for each in self.exists]
-        of_asked = [(each.this, by) for each, by in asked if each is not None]
-        return [*made, *((join.this, join) for join in joins), *of_asked]
+        items = [] if first is None else [(first.this, None)]
+        asked = [(exists.select.args.get("from_"), exists) for exists in self.exists]
+        of_asked = [(clause.this, by) for clause, by in asked if clause is not None]
+        return [*items, *((join.this, join) for join in joins), *of_asked]
 
     @property
     def tables(self) -> list[exp.Table]:
@@ -305,23 +315,23 @@ class Statement:
     @property
     def has_models(self) -> bool:
         """Whether MODEL stands behind a source, those of subqueries included."""
-        nodes = (each for source, _ in self.sources for each in source.walk())
-        return any(MODEL in each.meta for each in nodes)
+        nodes = (node for source, _ in self.sources for node in source.walk())
+        return any(MODEL in node.meta for node in nodes)
 
     @property
     def exists(self) -> list[Exists]:
         """EXISTS and IN between AND, OR and NOT of WHERE, in the order of the text."""
         where = self.tree.args.get("where")
-        found, rest = [], [] if where is None else [where.this]
+        subqueries, rest = [], [] if where is None else [where.this]
         while rest:
             tree = rest.pop()
             if (asked := asked_by(tree)) is not None:
-                found.append(asked)
+                subqueries.append(asked)
             elif isinstance(tree, exp.And | exp.Or):
                 rest += [tree.expression, tree.this]
             elif isinstance(tree, exp.Not | exp.Paren):
                 rest.append(tree.this)
-        return found
+        return subqueries
 
     @property
     def output_columns(self) -> list[Fragment]:
@@ -330,11 +340,11 @@ class Statement:
 
     def items_of(self, select: exp.Select) -> list[Fragment]:
         """Return what stands between SELECT and FROM, with the names."""
-        return [self._part(each, each.meta[ITEM]) for each in select.expressions]
+        return [self._part(column, column.meta[ITEM]) for column in select.expressions]
 
     def conjuncts(self, condition: Expr) -> list[Fragment]:
         """Return the conjuncts of a condition, without parentheses around them."""
-        trees = [(each, each.unnest()) for each in joined_by(exp.And, condition)]
+        trees = [(conjunct, conjunct.unnest()) for conjunct in joined_by(exp.And, condition)]
         # sqlglot takes (v > 3 name), which Spark refuses.
         return [self.part(tree if isinstance(inner, exp.Alias) else inner) for tree, inner in trees]
 
@@ -348,7 +358,7 @@ class Statement:
     def place(self, tree: Expr) -> tuple[int, int] | None:
         """Return the offsets of a part and of what is behind it, if it has a text of its own."""
         if isinstance(tree, exp.Column):
-            metas = [each.meta for each in tree.parts]
+            metas = [name.meta for name in tree.parts]
             return (metas[0]["start"], metas[-1]["end"] + 1) if metas[-1] else None
         if SPAN in tree.meta:
             part = self.part(tree)
@@ -383,7 +393,7 @@ def _span(tree: Expr) -> Span:
 
 def _refuse_word(text: str, tokens: Sequence[Token], *words: str, hint: str = "") -> NoReturn:
     """Refuse a clause, pointing at the first of its words."""
-    named = [each for each in tokens[1:] if each.text.upper().split(" ")[0] in words]
+    named = [token for token in tokens[1:] if token.text.upper().split(" ")[0] in words]
     shown = named[0].text.upper() if named else words[0]
     message = f"{shown} is not supported yet{hint}"
     refuse(message, text, (named or tokens)[0].start, NotSupportedError)
@@ -438,7 +448,7 @@ class SetOperation:
     @property
     def selects(self) -> list[Statement]:
         """The SELECTs in the order of the text."""
-        return [own for side in self.sides for each in side for own in each.selects]
+        return [select for side in self.sides for statement in side for select in statement.selects]
 
     @property
     def emits(self) -> Emits | None:
@@ -480,12 +490,12 @@ class SetOperation:
     @property
     def tables(self) -> list[exp.Table]:
         """The streams and tables in FROM, those of subqueries included."""
-        return [table for each in self.selects for table in each.tables]
+        return [table for select in self.selects for table in select.tables]
 
     @property
     def has_models(self) -> bool:
         """Whether MODEL stands behind a source."""
-        return any(each.has_models for each in self.selects)
+        return any(select.has_models for select in self.selects)
 
 
 def selects_beside_models(statements: Sequence[Statement | SetOperation]) -> list[Statement]:
@@ -494,12 +504,14 @@ def selects_beside_models(statements: Sequence[Statement | SetOperation]) -> lis
     Raises:
         NotSupportedError: one is.
     """
-    found: list[Statement] = []
-    for each in statements:
-        if isinstance(each, SetOperation):
-            each.refuse(f"{each.said} beside MODEL is not supported; UNION ALL is", each.start)
-        found.append(each)
-    return found
+    selects: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, SetOperation):
+            statement.refuse(
+                f"{statement.said} beside MODEL is not supported; UNION ALL is", statement.start
+            )
+        selects.append(statement)
+    return selects
 
 
 _SELECT = TokenType.SELECT
@@ -576,20 +588,20 @@ class Scope:
         that of the new one; of a RIGHT JOIN it is the other way round. ``using`` has both.
         """
         new = tuple(Named(name, column) for column in columns)
-        kept = [each for each in using if (each.input == name) == is_right]
-        output = (*kept, *(each for each in (*self.output, *new) if each not in using))
+        kept = [named for named in using if (named.input == name) == is_right]
+        output = (*kept, *(named for named in (*self.output, *new) if named not in using))
         return replace(self, inputs={**self.inputs, name: columns}, output=output)
 
     def preferring(self, name: str) -> Scope:
         """Return the scope in which a bare name is that of an input's column, if it has one."""
-        own = [Named(name, column) for column in self.inputs[name]]
-        hidden = {each.column.lower() for each in own}
-        others = [each for each in self.output if each.column.lower() not in hidden]
-        return replace(self, output=(*own, *others))
+        columns = [Named(name, column) for column in self.inputs[name]]
+        hidden = {named.column.lower() for named in columns}
+        others = [named for named in self.output if named.column.lower() not in hidden]
+        return replace(self, output=(*columns, *others))
 
     def has(self, name: str) -> bool:
         """Return whether a column has the name, in whatever case."""
-        return any(each.column.lower() == name.lower() for each in self.output)
+        return any(named.column.lower() == name.lower() for named in self.output)
 
     def resolve(
         self, parts: Sequence[str], text: str, offset: int, what: str
@@ -598,30 +610,32 @@ class Scope:
 
         A name is split at its points: ``k``, ``s.k``, ``s.k.field``, ``k.field``.
         """
-        found, is_qualified = matching(parts, self._inside, self._named)
-        if not found and not is_qualified and len(parts) > 1:
+        matches, is_qualified = matching(parts, self._inside, self._named)
+        if not matches and not is_qualified and len(parts) > 1:
             self._refuse_input(parts, text, offset, what)
-        if len(found) != 1:
+        if len(matches) != 1:
             name = self.input_of(parts[0]) if is_qualified else None
-            known = [(each.column, each.text) for each in self.output]
+            candidates = [(named.column, named.text) for named in self.output]
             if name is not None:
-                known = [(each, each) for each in self.inputs[name]]
-            shown = [each.text for each in found]
-            refuse_column(parts[is_qualified], shown, known, text, offset, what, name or "")
-        return found[0], is_qualified
+                candidates = [(column, column) for column in self.inputs[name]]
+            shown = [named.text for named in matches]
+            refuse_column(parts[is_qualified], shown, candidates, text, offset, what, name or "")
+        return matches[0], is_qualified
 
     def _named(self, name: str) -> Sequence[Named]:
         return _matches(self.output, name)
 
     def _inside(self, qualifier: str, name: str) -> Sequence[Named] | None:
-        found = self.input_of(qualifier)
-        if found is None:
+        relation = self.input_of(qualifier)
+        if relation is None:
             return None
-        return _matches([Named(found, column) for column in self.inputs[found]], name)
+        return _matches([Named(relation, column) for column in self.inputs[relation]], name)
 
     def input_of(self, name: str) -> str | None:
         """Return the input of that name, in whatever case."""
-        return next((each for each in self.inputs if each.lower() == name.lower()), None)
+        return next(
+            (relation for relation in self.inputs if relation.lower() == name.lower()), None
+        )
 
     def _refuse_input(self, parts: Sequence[str], text: str, offset: int, what: str) -> NoReturn:
         hint = self.hints.get(parts[0].lower(), "")
@@ -631,9 +645,9 @@ class Scope:
 
 def _matches(columns: Sequence[Named], name: str) -> list[Named]:
     """Return the columns of the name; of one input's, that in the same case if there is one."""
-    found = [each for each in columns if each.column.lower() == name.lower()]
-    exact = [each for each in found if each.column == name]
-    return exact if exact and len({each.input for each in found}) == 1 else found
+    matches = [column for column in columns if column.column.lower() == name.lower()]
+    exact = [column for column in matches if column.column == name]
+    return exact if exact and len({column.input for column in matches}) == 1 else matches
 
 
 @lru_cache(maxsize=4096)
@@ -672,11 +686,11 @@ class Names:
         changes = [(call.start, call.end, name) for call, name in calls]
         for node in sorted(part.tree.find_all(exp.Column), key=offset_of):
             first, *rest = node.parts
-            at = offset_of(first)
-            is_outside = not any(call.start < at < call.end for call, _ in calls)
+            offset = offset_of(first)
+            is_outside = not any(call.start < offset < call.end for call, _ in calls)
             if rest and is_outside and first.name.lower() in self._qualifiers:
-                end = rest[0].meta.get("start", part.query.find("*", at))
-                changes.append((at, end, ""))
+                end = rest[0].meta.get("start", part.query.find("*", offset))
+                changes.append((offset, end, ""))
         return part.rewritten(sorted(changes))
 
     def own_reads(
@@ -728,9 +742,9 @@ class Held:
         names of inputs nor columns that nobody reads have a part in it.
         """
         number = self._places[named.input]
-        own = named.column if len(self._inputs) == 1 else f"{named.column}_{number}"
-        self.columns[own] = self._inputs[named.input][named.column]
-        return self.called.setdefault(named, own)
+        name = named.column if len(self._inputs) == 1 else f"{named.column}_{number}"
+        self.columns[name] = self._inputs[named.input][named.column]
+        return self.called.setdefault(named, name)
 
 
 class JoinNames(Names):
@@ -751,14 +765,14 @@ class JoinNames(Names):
         is_right: bool = False,
     ) -> list[tuple[Named, Named]]:
         """Let the columns of one more input be read; return the pairs that USING makes equal."""
-        own = Scope({}, ()).joined(name, columns, ())
+        scope = Scope({}, ()).joined(name, columns, ())
         pairs: list[tuple[Named, Named]] = []
         for node in using:
             parts, start = [node.name], offset_of(node)
             left, _ = self.scope.resolve(parts, self._text, start, "USING")
-            right, _ = own.resolve(parts, self._text, start, "USING")
+            right, _ = scope.resolve(parts, self._text, start, "USING")
             pairs.append((left, right))
-        both = [each for pair in pairs for each in pair]
+        both = [named for pair in pairs for named in pair]
         self.scope = self.scope.joined(name, columns, both, is_right=is_right)
         return pairs
 
@@ -769,30 +783,30 @@ class JoinNames(Names):
 
     def columns_of(self, relation: str) -> Mapping[str, str]:
         """Return the columns of an input, or of a relation that holds some, with their types."""
-        for each in self.held.values():
-            if each.name == relation:
-                return each.columns
+        for held in self.held.values():
+            if held.name == relation:
+                return held.columns
         return self.scope.inputs[relation]
 
     def mentions(self, part: Fragment, what: str) -> list[Mention]:
         """Return the places in a part that name a column; see ``Names``."""
-        names = {each.column.lower() for each in self.scope.output}
-        found: list[Mention] = []
+        names = {output.column.lower() for output in self.scope.output}
+        mentions: list[Mention] = []
         for node in part.columns:
             if len(node.parts) == 1 and is_no_column(node, names):
                 continue
-            parts, start = [each.name for each in node.parts], offset_of(node)
+            parts, start = [name_part.name for name_part in node.parts], offset_of(node)
             named, is_qualified = self.scope.resolve(parts, part.query, start, what)
             place = node.parts[is_qualified].meta
             written = part.query[place["start"] : place["end"] + 1]
-            found.append(Mention(named, start, place["end"] + 1, written))
-        return found
+            mentions.append(Mention(named, start, place["end"] + 1, written))
+        return mentions
 
     def inputs(self, part: Fragment, what: str) -> list[str]:
         """Return the inputs that a part reads, or the relations that hold them."""
         self.check_no_star(part, what)
-        places = (self.place_of(each.named) for each in self.mentions(part, what))
-        return list(dict.fromkeys(each.input for each in places))
+        places = (self.place_of(mention.named) for mention in self.mentions(part, what))
+        return list(dict.fromkeys(place.input for place in places))
 
     def check_no_star(self, part: Fragment, what: str) -> None:
         """Refuse hash(*), which would read every input."""
@@ -806,7 +820,7 @@ class JoinNames(Names):
 
     def canonical(self, part: Fragment, what: str) -> str:
         """Return the text of a part over one input, or the rows of a join; see ``name_of``."""
-        return self._rewritten(part, what, lambda each: identifier(self.name_of(each.named)))
+        return self._rewritten(part, what, lambda mention: identifier(self.name_of(mention.named)))
 
     def name_of(self, named: Named) -> str:
         """Return what a column is called in texts over the rows that are read: as in the schema."""
@@ -815,7 +829,7 @@ class JoinNames(Names):
     def qualified(self, part: Fragment, what: str) -> str:
         """Return a part's text with every column qualified by its input."""
         self.check_no_star(part, what)
-        return self._rewritten(part, what, lambda each: self.place_of(each.named).text)
+        return self._rewritten(part, what, lambda mention: self.place_of(mention.named).text)
 
     def own_reads(self, function: FunctionPredicate, start: int) -> tuple[Sequence[str], list[str]]:
         """Return the columns of the function, without inputs before them, and these inputs."""
@@ -837,7 +851,7 @@ class JoinNames(Names):
     def _rewritten(self, part: Fragment, what: str, write: Callable[[Mention], str]) -> str:
         """Return a part's text with other names for its columns."""
         mentions = self.mentions(part, what)
-        return part.rewritten((each.start, each.end, write(each)) for each in mentions)
+        return part.rewritten((mention.start, mention.end, write(mention)) for mention in mentions)
 
     def _bare_name(self, mention: Mention) -> str:
         """Return the column as written, without its input, in backticks where it needs them."""
@@ -867,7 +881,7 @@ def columns_of_star(column: Fragment, statement: Statement, names: JoinNames) ->
         scope.resolve([qualifier.name, "*"], column.query, column.start, what)
         message = f"{what}: a star of a struct (name its fields) is not supported yet"
         statement.refuse(message, column.start)
-    return [Named(name, each) for each in scope.inputs[name]]
+    return [Named(name, column_name) for column_name in scope.inputs[name]]
 
 
 def unaliased(column: Fragment, statement: Statement) -> tuple[str, Fragment]:
@@ -917,38 +931,38 @@ def outputs_of(
     """
     columns = statement.output_columns
     stars = [
-        columns_of_star(each, statement, names) if is_star(each.tree) else [] for each in columns
+        columns_of_star(item, statement, names) if is_star(item.tree) else [] for item in columns
     ]
     owners: dict[str, set[str]] = {}
-    for each in itertools.chain.from_iterable(stars):
-        owners.setdefault(each.column.lower(), set()).add(each.input)
+    for named in itertools.chain.from_iterable(stars):
+        owners.setdefault(named.column.lower(), set()).add(named.input)
 
     def outputs() -> Iterator[tuple[Fragment, str, str, str]]:
         for column, star in zip(columns, stars, strict=True):
-            for each in star:
-                text = write_star(column, each)
-                if len(owners[each.column.lower()]) == 1:
-                    yield column, each.column, text, text
+            for starred in star:
+                text = write_star(column, starred)
+                if len(owners[starred.column.lower()]) == 1:
+                    yield column, starred.column, text, text
                 else:
-                    called = f"{each.input}_{each.column}"
+                    called = f"{starred.input}_{starred.column}"
                     yield column, called, text, f"{text}{_OF_STAR}"
             if is_star(column.tree):
                 continue
             what = f"output column {column.text!r}"
             alias, part = unaliased(column, statement)
             text = write(part, what)
-            own = name(part, what) if name else default_name(part, what, statement, names)
-            yield column, alias or own, text, column.text
+            default = name(part, what) if name else default_name(part, what, statement, names)
+            yield column, alias or default, text, column.text
 
-    made: dict[str, tuple[str, str, str]] = {}
+    by_name: dict[str, tuple[str, str, str]] = {}
     for column, called, text, shown in outputs():
-        if called.lower() in made:
-            other = made[called.lower()][2]
+        if called.lower() in by_name:
+            other = by_name[called.lower()][2]
             message = f"two output columns are called {called!r}: {other} and {shown}; "
             is_of_star = _OF_STAR in other or _OF_STAR in shown
             hint = "name the columns instead" if is_of_star else "give one another name with AS"
             refuse(message + hint, column.query, column.start, name=called)
-        made[called.lower()] = identifier(called), text, shown
+        by_name[called.lower()] = identifier(called), text, shown
     return tuple(
-        text if text == called else f"{text} AS {called}" for called, text, _ in made.values()
+        text if text == called else f"{text} AS {called}" for called, text, _ in by_name.values()
     )

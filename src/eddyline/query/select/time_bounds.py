@@ -64,7 +64,7 @@ class _Sum:
         times = Counter(self.times)
         for name, n in other.times.items():
             times[name] += sign * n
-        spans = [each.size for each in (self, other) if not each.times]
+        spans = [part.size for part in (self, other) if not part.times]
         is_moved = len(spans) < 2 and all(size >= DAY for size in spans) and not is_local
         return _Sum(
             times,
@@ -126,8 +126,8 @@ class TimeBounds:
 
     def limit(self, later: str, earlier: str, most: int) -> None:
         """Add that one event time is later than another one by at most so much (µs)."""
-        known = self._bounds.get((later, earlier), most)
-        self._bounds[later, earlier] = min(known, most)
+        bound = self._bounds.get((later, earlier), most)
+        self._bounds[later, earlier] = min(bound, most)
 
     def _sum(self, tree: Expr, stream_of: Callable[[exp.Column], str]) -> _Sum | None:
         """Return an expression as a sum; None if it is no sum of event times and spans."""
@@ -164,12 +164,12 @@ class TimeBounds:
             if (later, via) in most and (via, earlier) in most:
                 path = most[later, via] + most[via, earlier]
                 most[later, earlier] = min(most.get((later, earlier), path), path)
-        found: dict[str, int] = {}
+        lengths: dict[str, int] = {}
         for name in [name for name, length in stated.items() if length is None]:
-            own = [most.get(pair, MAX_SPAN + 1) for pair in pairs if pair[1] == name]
-            if own and max(own) <= MAX_SPAN:
-                found[name] = max(0, *own)
-        return found
+            limits = [most.get(pair, MAX_SPAN + 1) for pair in pairs if pair[1] == name]
+            if limits and max(limits) <= MAX_SPAN:
+                lengths[name] = max(0, *limits)
+        return lengths
 
 
 # -- spans of time ---------------------------------------------------------------------------------
@@ -208,17 +208,17 @@ def _between(text: str, first: str, last: str) -> int | None:
     >>> _between("1:30", "MINUTE", "SECOND"), _between("-1 02", "DAY", "HOUR")
     (90000000, -93600000000)
     """
-    found = _OF_FIELDS.fullmatch(text.strip())
-    if found is None or not {first.lower(), last.lower()} <= {*_FIELDS}:
+    match = _OF_FIELDS.fullmatch(text.strip())
+    if match is None or not {first.lower(), last.lower()} <= {*_FIELDS}:
         return None
     units = _FIELDS[_FIELDS.index(first.lower()) : _FIELDS.index(last.lower()) + 1]
-    numbers = re.split("[ :]", found[2])
+    numbers = re.split("[ :]", match[2])
     if len(numbers) != len(units):
         return None
     parts = zip(numbers, units, strict=True)
     micros = sum(Fraction(number[:4_000]) * UNITS[unit] for number, unit in parts)
     whole = int(micros) if Fraction(micros).denominator == 1 else None
-    return -whole if whole is not None and found[1] == "-" else whole
+    return -whole if whole is not None and match[1] == "-" else whole
 
 
 def _units(unit: Expr, number: Expr) -> _Sum | None:

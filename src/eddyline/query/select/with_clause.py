@@ -53,7 +53,7 @@ def without_with(tree: Expr, text: str) -> list[Expr]:
         return []
     reader = _Reader(text)
     reader.expand(tree, {}, frozenset())
-    return [each.body for each in reader.named if not each.is_used]
+    return [named.body for named in reader.named if not named.is_used]
 
 
 class _Reader:
@@ -75,31 +75,33 @@ class _Reader:
         if clause is not None:
             node.set("with_", None)
             scope = self._defined(clause.expressions, scope, later)
-        for each in list(node.iter_expressions()):
-            self.expand(each, scope, later)
-            if isinstance(each, exp.Table) and _is_bare(each):
-                name = each.name.lower()
+        for child in list(node.iter_expressions()):
+            self.expand(child, scope, later)
+            if isinstance(child, exp.Table) and _is_bare(child):
+                name = child.name.lower()
                 if name in scope:
-                    each.replace(self._read(each, scope[name]))
+                    child.replace(self._read(child, scope[name]))
                 elif name in later:
-                    each.meta[LATER] = True
+                    child.meta[LATER] = True
 
     def _defined(
         self, clause: Sequence[exp.CTE], outer: Mapping[str, _Named], later: frozenset[str]
     ) -> Mapping[str, _Named]:
         """Return the names that may be used behind WITH."""
-        own = [each.alias.lower() for each in clause]
+        names = [cte.alias.lower() for cte in clause]
         scope = dict(outer)
-        for at, each in enumerate(clause):
-            if own[at] in own[:at]:
-                message = f"WITH defines {each.alias!r} twice; choose another name"
-                refuse(message, self._text, offset_of(each.args["alias"]), name=each.alias)
+        for position, definition in enumerate(clause):
+            if names[position] in names[:position]:
+                message = f"WITH defines {definition.alias!r} twice; choose another name"
+                refuse(
+                    message, self._text, offset_of(definition.args["alias"]), name=definition.alias
+                )
             before = self._n_reads
-            self.expand(each, scope, later.union(own[at:]))
-            named = _Named(each.alias, each.this.pop(), 1 + self._n_reads - before)
+            self.expand(definition, scope, later.union(names[position:]))
+            named = _Named(definition.alias, definition.this.pop(), 1 + self._n_reads - before)
             self._n_reads = before
             self.named.append(named)
-            scope[own[at]] = named
+            scope[names[position]] = named
         return scope
 
     def _read(self, table: exp.Table, named: _Named) -> exp.Subquery:
@@ -110,17 +112,17 @@ class _Reader:
         if self._n_reads > MOST_READS:
             message = f"the query reads queries of WITH more than {MOST_READS:,} times"
             refuse(message, self._text, place, NotSupportedError)
-        made = exp.Subquery(this=named.body.copy())
+        subquery = exp.Subquery(this=named.body.copy())
         for key, value in table.args.items():
             if key != "this":
-                made.set(key, value)
+                subquery.set(key, value)
         if table.args.get("alias") is None:
             name = table.this.copy()
             name.set("this", named.name)
-            made.set("alias", exp.TableAlias(this=name))
-        made.meta.update(table.meta)
-        made.meta[PLACE] = place
-        return made
+            subquery.set("alias", exp.TableAlias(this=name))
+        subquery.meta.update(table.meta)
+        subquery.meta[PLACE] = place
+        return subquery
 
 
 def _is_bare(table: exp.Table) -> bool:

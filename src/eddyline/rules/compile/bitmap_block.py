@@ -92,16 +92,16 @@ class BitmapBlock:
         k, n_words = len(rules), max(1, -(-len(rules) // 64))
         # Without regions it is known of constants alone.
         never = np.array([_can_hold(rule, {}) is not None for rule in rules], dtype=np.bool_)
-        usage = np.array([~each.can.all(axis=0) for each in constructs], dtype=np.bool_)
+        usage = np.array([~construct.can.all(axis=0) for construct in constructs], dtype=np.bool_)
         usage = usage.reshape(len(constructs), k)
         decided: Mask = np.any(usage, axis=0, keepdims=True)
-        can = [each.can for each in constructs] or [np.ones((0, k), dtype=np.bool_)]
+        can = [construct.can for construct in constructs] or [np.ones((0, k), dtype=np.bool_)]
         return cls(
             n_rules=k,
-            attributes=tuple(each.attribute for each in constructs),
-            tables=cut_tables([each.cuts for each in constructs]),
+            attributes=tuple(construct.attribute for construct in constructs),
+            tables=cut_tables([construct.cuts for construct in constructs]),
             bitmaps=_packed(np.concatenate(can), n_words),
-            region_at=starts_of([len(each.can) for each in constructs]),
+            region_at=starts_of([len(construct.can) for construct in constructs]),
             usage=_packed(usage, n_words),
             initial=_packed(decided, n_words)[0],
             everywhere=_packed(~decided & ~never, n_words)[0],
@@ -144,9 +144,9 @@ class BitmapBlock:
         each row and construct ((T, n)).
         """
         keys, nulls = np.require(keys, np.int64, PLAIN), np.require(nulls, np.bool_, PLAIN)
-        found = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
-        kernels.regions(keys, nulls, rows.astype(np.int64), self.arrays(), found)
-        return np.ascontiguousarray(found.T)
+        regions = np.empty((self.n_constructs, len(rows)), dtype=np.int32)
+        kernels.regions(keys, nulls, rows.astype(np.int64), self.arrays(), regions)
+        return np.ascontiguousarray(regions.T)
 
     def arrays(self) -> BlockArrays:
         """Return the block as kernels read it."""
@@ -162,8 +162,8 @@ class BitmapBlock:
 
     def bitmaps_of(self, regions: Int32s) -> Words:
         """Return the bitmaps of rows whose regions are known ((T, n, W))."""
-        found: Words = self.bitmaps[self.region_at[:-1] + regions]
-        return found
+        bitmaps: Words = self.bitmaps[self.region_at[:-1] + regions]
+        return bitmaps
 
     def check(self, sequence: SelectionSequence) -> None:
         """Raise PlanError unless a sequence is one of these constructs and regions."""
@@ -215,8 +215,13 @@ class BitmapBlocks:
         """
         if self._representatives is None:
             self._representatives = [
-                np.concatenate([[0, each.cuts[0] - 1 if len(each.cuts) else LOWEST], each.cuts])
-                for each in self.program.regions
+                np.concatenate(
+                    [
+                        [0, region_construct.cuts[0] - 1 if len(region_construct.cuts) else LOWEST],
+                        region_construct.cuts,
+                    ]
+                )
+                for region_construct in self.program.regions
             ]
         keys = np.empty((max(1, sampled.shape[1]), len(sampled)), np.int64)
         for construct, keys_of_regions in enumerate(self._representatives):
@@ -251,7 +256,7 @@ def _constructs(
                 mine[literal] = keys_of(literal)
             if j not in users.setdefault(attribute, [])[-1:]:
                 users[attribute].append(j)
-    found = []
+    constructs = []
     for attribute in sorted(used):
         cuts = cuts_of([*used[attribute].values()])
         holds = _in_regions(cuts, used[attribute])
@@ -261,22 +266,22 @@ def _constructs(
             if can_hold is not None:
                 can[j] = can_hold
         if not can.all():
-            found.append(_Construct(attribute, cuts, can.T))
-    return found
+            constructs.append(_Construct(attribute, cuts, can.T))
+    return constructs
 
 
 def _in_regions(cuts: Ints, sets: Mapping[int, KeySet]) -> dict[int, Mask]:
     """Return whether each literal holds in each region, NULL first."""
-    intervals = [each for keys in sets.values() for each in keys.intervals]
+    intervals = [interval for keys in sets.values() for interval in keys.intervals]
     ends = np.array(intervals, dtype=np.int64).reshape(-1, 2)
     places = (np.searchsorted(cuts, ends, side="right") + 1).tolist()
     holds = np.zeros((len(sets), len(cuts) + 2), dtype=np.bool_)
-    at = 0
+    start = 0
     for row, keys in zip(holds, sets.values(), strict=True):
         row[0] = keys.holds_null
-        for first, last in places[at : at + len(keys.intervals)]:
+        for first, last in places[start : start + len(keys.intervals)]:
             row[first : last + 1] = True
-        at += len(keys.intervals)
+        start += len(keys.intervals)
     return dict(zip(sets, holds, strict=True))
 
 
@@ -287,10 +292,10 @@ def _can_hold(rule: Formula, holds: Mapping[int, Mask]) -> Mask | None:
     if isinstance(rule, Always):
         return None if rule.value else np.zeros(1, dtype=np.bool_)
     parts = [_can_hold(part, holds) for part in rule.parts]
-    known = [part for part in parts if part is not None]
+    masks = [part for part in parts if part is not None]
     if isinstance(rule, All):
-        return reduce(np.logical_and, known) if known else None
-    return reduce(np.logical_or, known) if len(known) == len(parts) else None
+        return reduce(np.logical_and, masks) if masks else None
+    return reduce(np.logical_or, masks) if len(masks) == len(parts) else None
 
 
 def _is_decided(rule: Formula, attribute_of: Callable[[int], int]) -> bool:
@@ -307,5 +312,5 @@ def _packed(bits: Mask, n_words: int) -> Words:
     """Return rows of bits as words, bit j of word w for column 64 w + j."""
     wide = np.zeros((len(bits), 64 * n_words), dtype=np.bool_)
     wide[:, : bits.shape[1]] = bits
-    found = np.packbits(wide, axis=1, bitorder="little").view("<u8")
-    return np.ascontiguousarray(found, dtype=np.uint64)
+    words = np.packbits(wide, axis=1, bitorder="little").view("<u8")
+    return np.ascontiguousarray(words, dtype=np.uint64)

@@ -159,15 +159,15 @@ def _asked_within(node: Not | Is, outcomes: int) -> int:
 
 def _parts_of(node: And | Or) -> list[Node]:
     """Return the parts of a node and of those of its kind within it: ``a AND (b AND c)``."""
-    found: list[Node] = []
+    parts: list[Node] = []
     stack: list[Node] = [node]
     while stack:
         part = stack.pop()
         if isinstance(part, type(node)):
             stack.extend(reversed(part.children))
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def _negated(outcomes: int) -> int:
@@ -187,32 +187,32 @@ def some_of(parts: Iterable[Formula]) -> Formula:
 
 
 def _flat(parts: Iterable[Formula], kind: Any, *, neutral: bool) -> Formula:
-    found: dict[Formula, None] = {}
+    members: dict[Formula, None] = {}
     for part in parts:
         if isinstance(part, Always):
             if part.value != neutral:
                 return part
         elif isinstance(part, kind):
-            found.update(dict.fromkeys(part.parts))
+            members.update(dict.fromkeys(part.parts))
         else:
-            found[part] = None
-    if not found:
+            members[part] = None
+    if not members:
         return Always(neutral)
-    flat = tuple(found)
+    flat = tuple(members)
     return flat[0] if len(flat) == 1 else kind(flat)
 
 
 def literals_of(formula: Formula) -> tuple[int, ...]:
     """Return the literals of a formula, each once, in the order in which it names them."""
-    found: dict[int, None] = {}
+    literals: dict[int, None] = {}
     stack: list[Formula] = [formula]
     while stack:
         node = stack.pop()
         if isinstance(node, Literal):
-            found[node.id] = None
+            literals[node.id] = None
         elif isinstance(node, All | Some):
             stack.extend(reversed(node.parts))
-    return tuple(found)
+    return tuple(literals)
 
 
 ACCEPT, REJECT = -1, -2
@@ -270,7 +270,7 @@ def total_cost(node: Formula, cost: Callable[[int], float]) -> float:
     """Return the cost of all literals of a formula, each as often as it names it, in any unit."""
     if isinstance(node, Literal):
         return cost(node.id)
-    return sum(total_cost(each, cost) for each in node.parts) if isinstance(node, All | Some) else 0
+    return sum(total_cost(part, cost) for part in node.parts) if isinstance(node, All | Some) else 0
 
 
 class Code(NamedTuple):

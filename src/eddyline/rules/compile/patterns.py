@@ -139,8 +139,8 @@ class TextConstruct:
         needs none.
         """
         return tuple(
-            build(each.literals, each.patterns, each.kind, folded=self.folded)
-            for each in self.walks
+            build(walk.literals, walk.patterns, walk.kind, folded=self.folded)
+            for walk in self.walks
         )
 
     def texts(self, values: pa.Array) -> Texts:
@@ -178,16 +178,16 @@ def construct_of(
     codes: list[list[int]] = []
     everywhere: list[int] = []
     for number, test in enumerate(tests):
-        found = _literal(test)
-        if found is None:
+        anchor = _literal(test)
+        if anchor is None:
             everywhere.append(number)
             codes.append(_code(test))
             continue
-        kind, literal, is_all = found
+        kind, literal, is_all = anchor
         walks[kind].append((_bytes(literal), number))
         codes.append([] if is_all else _code(test))
     starts = starts_of([len(code) for code in codes])
-    code = np.array([each for code in codes for each in code] or [0], np.int16)
+    code = np.array([symbol for code in codes for symbol in code] or [0], np.int16)
     return TextConstruct(
         operand,
         folded,
@@ -251,13 +251,13 @@ def find(
     began = hits.n_hits
     most = construct.n_patterns
     for unit, automaton in enumerate(construct.automata):
-        at = 0
-        while at < len(rows):
-            hits.make_room(most + 8 * (len(rows) - at))
-            at, hits.n_hits = scan(
+        position = 0
+        while position < len(rows):
+            hits.make_room(most + 8 * (len(rows) - position))
+            position, hits.n_hits = scan(
                 texts,
                 rows,
-                at,
+                position,
                 automaton,
                 construct.codes,
                 stamps,
@@ -295,13 +295,13 @@ def build(
     Patterns are not empty, and in lower case if folded: then upper-case ASCII letters of a text
     count as lower-case ones. Equal patterns may have several ids.
     """
-    walked = [each[::-1] for each in patterns] if kind == END else list(patterns)
+    walked = [pattern[::-1] for pattern in patterns] if kind == END else list(patterns)
     classes, n_classes = _classes(b"".join(walked), folded=folded)
     # Sorted as classes, not as bytes: children of a state are searched by their class.
-    named = [each.translate(classes.astype(np.uint8).tobytes()) for each in walked]
+    named = [pattern.translate(classes.astype(np.uint8).tobytes()) for pattern in walked]
     order = sorted(range(len(named)), key=named.__getitem__)
-    symbols = np.frombuffer(b"".join(named[each] for each in order), np.uint8).astype(np.int16)
-    starts = starts_of([len(named[each]) for each in order])
+    symbols = np.frombuffer(b"".join(named[number] for number in order), np.uint8).astype(np.int16)
+    starts = starts_of([len(named[number]) for number in order])
     parent, label, depth, ends = grow_trie(symbols, starts)
     n_states = len(depth)
     # New numbers by depth, and within a depth as sorted patterns come: so children of a state
@@ -366,10 +366,10 @@ def _links(failure: Int32s, out_start: Int32s) -> Int32s:
     has_patterns = out_start[1:] > out_start[:-1]
     is_end = has_patterns.copy()
     is_end[0] = True  # the root: there is none on the way
-    at = failure
-    while not is_end[at].all():  # each time the steps are twice as long
-        at = np.where(is_end[at], at, at[at])
-    link = np.where(has_patterns[at], at, 0).astype(np.int32)
+    ancestors = failure
+    while not is_end[ancestors].all():  # each time the steps are twice as long
+        ancestors = np.where(is_end[ancestors], ancestors, ancestors[ancestors])
+    link = np.where(has_patterns[ancestors], ancestors, 0).astype(np.int32)
     link[0] = 0
     return link
 
@@ -443,12 +443,12 @@ def link_failures(
         for state in range(1, n_states):
             if parents[state] == 0:
                 continue
-            at = failure[parents[state]]
-            found = child_of(at, labels[state], first_child, labels)
-            while found < 0 and at != 0:
-                at = failure[at]
-                found = child_of(at, labels[state], first_child, labels)
-            failure[state] = max(found, 0)
+            fallback = failure[parents[state]]
+            target = child_of(fallback, labels[state], first_child, labels)
+            while target < 0 and fallback != 0:
+                fallback = failure[fallback]
+                target = child_of(fallback, labels[state], first_child, labels)
+            failure[state] = max(target, 0)
     for state in range(n_dense):
         row = state * n_classes
         if is_inside:
@@ -476,21 +476,21 @@ def fits(
     The text is ``data[start:end]``, each byte as ``fold`` counts it; the pattern is
     ``code[code_start:code_end]``, see ``ANY_CODE``.
     """
-    at, place = start, code_start
+    offset, place = start, code_start
     star_at, star_place = start, -1  # a literal would have the next character compiled twice
-    while at < end:
+    while offset < end:
         if place < code_end and code[place] == ANY_CODE:
-            star_place, star_at = place, at
+            star_place, star_at = place, offset
             place += 1
         elif place < code_end and code[place] == ONE_CODE:
-            at = _next(data, at, end)
+            offset = _next(data, offset, end)
             place += 1
-        elif place < code_end and code[place] == fold[data[at]]:
-            at += 1
+        elif place < code_end and code[place] == fold[data[offset]]:
+            offset += 1
             place += 1
         elif star_place >= 0:
             star_at = _next(data, star_at, end)
-            at, place = star_at, star_place + 1
+            offset, place = star_at, star_place + 1
         else:
             return False
     while place < code_end and code[place] == ANY_CODE:
@@ -499,27 +499,27 @@ def fits(
 
 
 @compiled
-def _next(data: Bytes, at: int, end: int) -> int:
+def _next(data: Bytes, offset: int, end: int) -> int:
     """Return the start of the next character.
 
     Of bytes that are no characters, those count as one for which Java, and so Spark, puts one
     replacement: the longest start of a character, or else a single byte.
     """
-    lead = data[at]
-    at += 1
-    if lead < 0xC2 or lead > 0xF4 or at == end:
-        return at
-    second = data[at]
+    lead = data[offset]
+    offset += 1
+    if lead < 0xC2 or lead > 0xF4 or offset == end:
+        return offset
+    second = data[offset]
     if (
         (lead == 0xE0 and second < 0xA0)
         or (lead == 0xF0 and second < 0x90)
         or (lead == 0xF4 and second > 0x8F)
     ):
-        return at
-    last = at + (1 if lead < 0xE0 else 2 if lead < 0xF0 else 3)
-    while at < min(last, end) and (data[at] & 0xC0) == 0x80:
-        at += 1
-    return at
+        return offset
+    last = offset + (1 if lead < 0xE0 else 2 if lead < 0xF0 else 3)
+    while offset < min(last, end) and (data[offset] & 0xC0) == 0x80:
+        offset += 1
+    return offset
 
 
 @compiled
@@ -587,8 +587,8 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
         start, end = offsets[row], offsets[row + 1]
         state = 0
         for offset in range(0 if nulls[row] else end - start):
-            at = end - 1 - offset if kind == 2 else start + offset
-            symbol = classes[data[at]]
+            position = end - 1 - offset if kind == 2 else start + offset
+            symbol = classes[data[position]]
             if state >= n_dense:
                 # As a literal, which it is at first, it would have the step compiled twice.
                 now = int(state)
@@ -601,9 +601,9 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
                 if kind != 0:
                     break
                 continue
-            found = first_out[state]
-            while found > 0:
-                for place in range(out_start[found], out_start[found + 1]):
+            output = first_out[state]
+            while output > 0:
+                for place in range(out_start[output], out_start[output + 1]):
                     pattern = out[place]
                     if stamps[pattern] == mark:
                         continue
@@ -612,7 +612,7 @@ def scan(  # noqa: C901 - one loop: a call inside it costs more than what it doe
                     if low == high or fits(data, start, end, fold, code, low, high):
                         hits[n_hits] = pattern
                         n_hits += 1
-                found = out_link[found]
+                output = out_link[output]
         hit_end[row] = n_hits
     return len(rows), n_hits
 

@@ -41,7 +41,7 @@ def postings_of(program: Program, plan: SharingPlan) -> AccessIndex:
     by_region: dict[int, list[tuple[int, int, int]]] = {}
     literals = program.literals
     kinds, places = literals.kinds.tolist(), literals.places.tolist()
-    starts, low, high = (each.tolist() for each in (literals.starts, literals.low, literals.high))
+    starts, low, high = (array.tolist() for array in (literals.starts, literals.low, literals.high))
     blocked = {rule for block in plan.blocks for rule in block.rules}
     everywhere = []
     for rule, access in enumerate(plan.access_predicates):
@@ -51,14 +51,14 @@ def postings_of(program: Program, plan: SharingPlan) -> AccessIndex:
             place = places[literal]
             if kinds[literal] == REGION:
                 intervals = by_region.setdefault(place, [])
-                for at in range(starts[literal], starts[literal + 1]):
-                    intervals.append((low[at], high[at], rule))
+                for number in range(starts[literal], starts[literal + 1]):
+                    intervals.append((low[number], high[number], rule))
             elif kinds[literal] == TEXT:
                 by_pattern.append((place, rule))
             else:
                 by_pattern += [(need, rule) for need in program.externals[place].needs]
     pattern_at, pattern_rules = _listed(by_pattern, program.n_patterns)
-    text_of = [at for at, each in enumerate(program.texts) for _ in each.patterns]
+    text_of = [text for text, construct in enumerate(program.texts) for _ in construct.patterns]
     texts = tuple(sorted({text_of[pattern] for pattern, _ in by_pattern}))
     units = [
         unit

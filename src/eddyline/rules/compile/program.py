@@ -163,7 +163,7 @@ class Program:
     @property
     def n_patterns(self) -> int:
         """Number of patterns of all text constructs."""
-        return sum(each.n_patterns for each in self.texts)
+        return sum(construct.n_patterns for construct in self.texts)
 
     def externals_of(self, rules: Int32s) -> tuple[Ints, Int32s]:
         """Return the external tests that some rules read, each with the rule's place among them.
@@ -185,8 +185,8 @@ class Program:
     @cached_property
     def errors(self) -> dict[str, Raise]:
         """The errors of expressions, by the columns that say on which rows they occur."""
-        tests = (each.test for each in self.externals)
-        return {each.operand.sql: each for each in tests if isinstance(each, Raise)}
+        tests = (external.test for external in self.externals)
+        return {test.operand.sql: test for test in tests if isinstance(test, Raise)}
 
     @cached_property
     def ordered(self) -> OrderedTests:
@@ -196,7 +196,7 @@ class Program:
     @cached_property
     def first_units(self) -> tuple[int, ...]:
         """The first walk of each text construct; one more than there are."""
-        return tuple(starts_of([each.n_units for each in self.texts]).tolist())
+        return tuple(starts_of([construct.n_units for construct in self.texts]).tolist())
 
 
 @dataclass(frozen=True)
@@ -213,11 +213,11 @@ class OrderedTests:
     @classmethod
     def of(cls, program: Program) -> OrderedTests:
         """Return those of a program."""
-        tests = [each.test for each in program.externals]
-        is_function = np.array([isinstance(each, FunctionTest) for each in tests] or [False])
+        tests = [external.test for external in program.externals]
+        is_function = np.array([isinstance(test, FunctionTest) for test in tests] or [False])
         # The error of an expression has no answer: no order is worth choosing for it.
-        is_asked = np.array([not isinstance(each, Raise) for each in tests] or [False])
-        is_guarded = np.array([each.is_guarded for each in program.externals] or [False])
+        is_asked = np.array([not isinstance(test, Raise) for test in tests] or [False])
+        is_guarded = np.array([external.is_guarded for external in program.externals] or [False])
         rules = np.repeat(np.arange(program.n_rules), np.diff(program.externals_at))
         asked, functions, guarded = (
             np.bincount(rules[mask[program.rule_externals]], minlength=program.n_rules)
@@ -226,18 +226,18 @@ class OrderedTests:
         may_choose = (asked > 1) & (functions > 0) & (guarded == 0)
         chosen = np.flatnonzero(may_choose).astype(np.int32)
         of_rule = {rule: _in_code(program, rule, is_asked) for rule in chosen.tolist()}
-        found = [test for each in of_rule.values() for test in each]
-        return cls(of_rule, distinct(np.array(found, np.int32)), chosen)
+        asked_tests = [test for order in of_rule.values() for test in order]
+        return cls(of_rule, distinct(np.array(asked_tests, np.int32)), chosen)
 
     def code(self, program: Program, orders: Mapping[int, tuple[int, ...]]) -> Code:
         """Return the code of a program that asks the tests of some rules in other orders."""
         if not orders:
             return program.code
         code = program.code
-        own = packed([_ordered(program, rule, order) for rule, order in orders.items()])
+        reordered = packed([_ordered(program, rule, order) for rule, order in orders.items()])
         starts = code.starts.copy()
-        starts[list(orders)] = len(code.literals) + own.starts[:-1]
-        parts = zip(code[1:], own[1:], strict=True)
+        starts[list(orders)] = len(code.literals) + reordered.starts[:-1]
+        parts = zip(code[1:], reordered[1:], strict=True)
         return Code(starts, *(np.concatenate(both) for both in parts))
 
 
@@ -256,9 +256,9 @@ def _ordered(program: Program, rule: int, order: tuple[int, ...]) -> list[tuple[
     def rank(part: Formula) -> tuple[int, int]:
         literals = literals_of(part)
         asked = [
-            places.get(int(program.literals.places[each]), len(order))
-            for each in literals
-            if program.literals.kinds[each] == EXTERNAL
+            places.get(int(program.literals.places[literal]), len(order))
+            for literal in literals
+            if program.literals.kinds[literal] == EXTERNAL
         ]
         return min(asked, default=-1), len(literals)
 
@@ -301,7 +301,7 @@ class _Compiler:
     def _formula(self, rule: Rule) -> Formula:
         n_known = len(self._table.tests)
         try:
-            found = self._table.formula(rule.tree)
+            formula = self._table.formula(rule.tree)
         except RecursionError as error:
             msg = f"{rule.called} is nested too deeply; split it into several rules"
             raise QueryError(msg, name=rule.name) from error
@@ -312,7 +312,7 @@ class _Compiler:
                     f"its other half), which no text of a row does; write the whole character"
                 )
                 raise QueryError(msg, name=rule.name, text=text)
-        return found
+        return formula
 
     def _region_key(self, test: Test) -> tuple[Operand, bool] | None:
         """Return the region construct that decides a test, if one does.
@@ -344,8 +344,8 @@ class _Compiler:
         """Return the program."""
         texts, patterns = self._text_constructs()
         regions, places = self._region_constructs()
-        text_columns = tuple(self._column(each.operand.sql) for each in texts)
-        region_columns = tuple(self._column(each.operand.sql) for each in regions)
+        text_columns = tuple(self._column(construct.operand.sql) for construct in texts)
+        region_columns = tuple(self._column(construct.operand.sql) for construct in regions)
         externals = tuple(self._external(test, patterns) for test in self._externals)
         literals, key_sets = self._literals(regions, places, patterns, externals)
         cost = _cost(literals, externals)
@@ -364,7 +364,7 @@ class _Compiler:
                 [int(f.value) if isinstance(f, Always) else -1 for f in self._formulas], np.int8
             ),
             tests=self._tests,
-            natives=tuple(each for each in self._table.tests if isinstance(each, NativeTest)),
+            natives=tuple(test for test in self._table.tests if isinstance(test, NativeTest)),
             test_of=test_of,
             literals=literals,
             key_sets=key_sets,
@@ -376,8 +376,8 @@ class _Compiler:
             externals=externals,
             reads_regions=reads_regions,
             reads_texts=reads_texts,
-            externals_at=starts_of([len(each) for each in asked]),
-            rule_externals=np.array([each for asks in asked for each in asks], np.int32),
+            externals_at=starts_of([len(asks) for asks in asked]),
+            rule_externals=np.array([number for asks in asked for number in asks], np.int32),
             conditions=self._conditions,
         )
 
@@ -386,7 +386,7 @@ class _Compiler:
         patterns: dict[TextTest, int] = {}
         for (operand, folded), tests in self._text_keys.items():
             first = len(patterns)
-            patterns.update({test: first + at for at, test in enumerate(tests)})
+            patterns.update({test: first + number for number, test in enumerate(tests)})
             constructs.append(construct_of(operand, tuple(tests), first, folded=folded))
         return tuple(constructs), patterns
 
@@ -397,7 +397,7 @@ class _Compiler:
         constructs: list[RegionConstruct] = []
         all_places: list[Places | None] = []
         for (operand, folded), tests in self._region_keys.items():
-            literals = [(test, each) for test in tests for each in asked.get(test, ())]
+            literals = [(test, outcome) for test in tests for outcome in asked.get(test, ())]
             construct, places = region_construct(operand, tests, literals, folded=folded)
             constructs.append(construct)
             all_places.append(places)
@@ -411,9 +411,9 @@ class _Compiler:
         if isinstance(test, Raise):
             return ExternalTest(test, (self._column(test.operand.sql),), ())
         # A necessary text that is the whole value is a region's business; it is rare, so unused.
-        needs = tuple(patterns[each] for each in _needs(test) if each in patterns)
-        known = needs if len(needs) == len(test.needs) else ()
-        return ExternalTest(test, (self._column(test.operand.sql),), known)
+        needs = tuple(patterns[need] for need in _needs(test) if need in patterns)
+        pattern_needs = needs if len(needs) == len(test.needs) else ()
+        return ExternalTest(test, (self._column(test.operand.sql),), pattern_needs)
 
     def _literals(
         self,
@@ -422,8 +422,8 @@ class _Compiler:
         patterns: dict[TextTest, int],
         externals: tuple[ExternalTest, ...],
     ) -> tuple[Literals, tuple[KeySet | None, ...]]:
-        region_places = {key: at for at, key in enumerate(self._region_keys)}
-        external_places = {each.test: at for at, each in enumerate(externals)}
+        region_places = {key: place for place, key in enumerate(self._region_keys)}
+        external_places = {question.test: place for place, question in enumerate(externals)}
         rows: list[tuple[int, int, int, int]] = []
         held: list[tuple[tuple[int, int], ...]] = []
         key_sets: list[KeySet | None] = []
@@ -433,10 +433,10 @@ class _Compiler:
             intervals: tuple[tuple[int, int], ...] = ()
             keys = None
             if key is not None:
-                at = region_places[key]
-                keys = key_set(test, outcomes, places[at])  # type: ignore[arg-type]
-                intervals = regions[at].regions_of(keys)
-                rows.append((REGION, at, outcomes, -1))
+                number = region_places[key]
+                keys = key_set(test, outcomes, places[number])  # type: ignore[arg-type]
+                intervals = regions[number].regions_of(keys)
+                rows.append((REGION, number, outcomes, -1))
             elif isinstance(test, TextTest):
                 rows.append((TEXT, patterns[test], outcomes, self._column(test.operand.sql)))
             else:
@@ -447,13 +447,15 @@ class _Compiler:
             held.append(intervals)
             key_sets.append(keys)
         table = np.array(rows, np.int64).reshape(-1, 4)
-        flat = np.array([each for intervals in held for each in intervals], np.int32).reshape(-1, 2)
+        flat = np.array(
+            [interval for intervals in held for interval in intervals], np.int32
+        ).reshape(-1, 2)
         literals = Literals(
             kinds=table[:, 0].astype(np.int8),
             places=table[:, 1].astype(np.int32),
             outcomes=table[:, 2].astype(np.int8),
             columns=table[:, 3].astype(np.int32),
-            starts=starts_of([len(each) for each in held]),
+            starts=starts_of([len(ranges) for ranges in held]),
             low=np.ascontiguousarray(flat[:, 0]),
             high=np.ascontiguousarray(flat[:, 1]),
         )
@@ -467,7 +469,7 @@ class _Compiler:
     ) -> tuple[Mask, Mask, list[list[int]]]:
         """Return the constructs that each rule reads, by the kind of literal."""
         n_rules = len(self._formulas)
-        text_of = [at for at, each in enumerate(texts) for _ in each.patterns]
+        text_of = [number for number, construct in enumerate(texts) for _ in construct.patterns]
         regions = np.zeros((n_rules, len(self._region_keys)), np.bool_)
         walked = np.zeros((n_rules, len(texts)), np.bool_)
         asked: list[list[int]] = []
@@ -494,18 +496,18 @@ def _conditions(rules: Sequence[Rule]) -> tuple[str, ...]:
     if len(parts) > MAX_STATED or None in parts:
         return ()
     # A line of its own for what stands behind a comment.
-    return tuple(" AND ".join(f"({each}\n)" for each in part or ["TRUE"]) for part in parts)
+    return tuple(" AND ".join(f"({conjunct}\n)" for conjunct in part or ["TRUE"]) for part in parts)
 
 
 def _texts(tests: Sequence[Test]) -> list[str]:
     """Return the texts that tests compare with."""
-    found: list[str] = []
+    constants: list[str] = []
     for test in tests:
         if isinstance(test, TextTest):
-            found += [part for part in test.parts if isinstance(part, str)]
+            constants += [part for part in test.parts if isinstance(part, str)]
         elif isinstance(test, Compare | OneOf) and test.operand.type.family == "string":
-            found += constants_of(test)
-    return found
+            constants += constants_of(test)
+    return constants
 
 
 def _needs(test: ValueTest | FunctionTest | Raise) -> tuple[TextTest, ...]:
@@ -520,11 +522,11 @@ def _needs(test: ValueTest | FunctionTest | Raise) -> tuple[TextTest, ...]:
     return tuple(
         replace(
             need,
-            parts=tuple(each.lower() if isinstance(each, str) else each for each in need.parts),
+            parts=tuple(part.lower() if isinstance(part, str) else part for part in need.parts),
             folded=True,
         )
         if all(
-            each == Wild(ANY) or (isinstance(each, str) and each.isascii()) for each in need.parts
+            part == Wild(ANY) or (isinstance(part, str) and part.isascii()) for part in need.parts
         )
         else need
         for need in test.needs
@@ -546,7 +548,9 @@ _GUARDED = 1e8
 
 def _cost(literals: Literals, externals: Sequence[ExternalTest]) -> Callable[[int], float]:
     """Return the cost of a literal once its construct was looked at, in steps."""
-    steps = [_GUARDED if each.is_guarded else _ASKED[type(each.test)] for each in externals]
+    steps = [
+        _GUARDED if external.is_guarded else _ASKED[type(external.test)] for external in externals
+    ]
     asked = np.array(steps or [0.0])
     is_external = literals.kinds == EXTERNAL
     costs = np.where(is_external, asked[np.where(is_external, literals.places, 0)], 1.0).tolist()

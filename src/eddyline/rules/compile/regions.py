@@ -98,12 +98,12 @@ class RegionConstruct:
 
     def regions_of(self, keys: KeySet) -> tuple[tuple[int, int], ...]:
         """Return the regions of a literal as intervals, both ends included."""
-        found = [(0, 0)] if keys.holds_null else []
+        intervals = [(0, 0)] if keys.holds_null else []
         for low, high in keys.intervals:
             first = 1 + int(self.cuts.searchsorted(low, "right"))
             last = 1 + int(self.cuts.searchsorted(high, "right"))
-            found.append((first, last))
-        return united(found)
+            intervals.append((first, last))
+        return united(intervals)
 
 
 def region_key(test: Test) -> tuple[Operand, bool] | None:
@@ -285,13 +285,13 @@ def united(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     >>> united([(5, 6), (0, 1), (2, 3)])
     ((0, 3), (5, 6))
     """
-    found: list[Interval] = []
+    merged: list[Interval] = []
     for low, high in sorted(intervals):
-        if found and low <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], high)
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
         else:
-            found.append((low, high))
-    return tuple(found)
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def is_keyed(kind: SqlType) -> bool:
@@ -366,14 +366,14 @@ def nulls_of(values: pa.Array) -> Mask:
     """Return a mask of the values that are NULL (NaN is not)."""
     if values.null_count == 0:
         return np.zeros(len(values), dtype=np.bool_)
-    found: Mask = values.is_null(nan_is_null=False).to_numpy(zero_copy_only=False)
-    return found
+    is_null: Mask = values.is_null(nan_is_null=False).to_numpy(zero_copy_only=False)
+    return is_null
 
 
 def places_of(values: pa.Array, constants: pa.Array) -> tuple[Ints, Mask]:
     """Return the place of each text among constants (``OTHER`` if it is none), and the NULLs."""
-    found = pc.index_in(values, value_set=constants)
-    places = pc.fill_null(found, OTHER).to_numpy(zero_copy_only=False).astype(np.int64)
+    indexes = pc.index_in(values, value_set=constants)
+    places = pc.fill_null(indexes, OTHER).to_numpy(zero_copy_only=False).astype(np.int64)
     return places, nulls_of(values)
 
 
@@ -408,12 +408,12 @@ class Ranks:
             >>> Ranks.of(["b", "ba"]).keys(pa.array(["a", "b", "b!", "ba", "c"])).tolist()
             [0, 1, 2, 3, 4]
         """
-        each = [
+        encoded = [
             (one + _SHIFT).to_bytes(_WIDTH, "big") if isinstance(one, int) else one.encode()
             for one in constants
         ]
-        offsets = starts_of([len(one) for one in each])
-        return cls(np.frombuffer(b"".join(each) or b"\0", np.uint8), offsets)
+        offsets = starts_of([len(one) for one in encoded])
+        return cls(np.frombuffer(b"".join(encoded) or b"\0", np.uint8), offsets)
 
     def keys(self, values: pa.Array, kind: SqlType | None = None) -> Ints:
         """Return the key of each value (anything where it is NULL)."""
@@ -421,9 +421,9 @@ class Ranks:
             data, offsets = _decimal_bytes(values, kind.scale)
         else:
             data, offsets = _text_bytes(values)
-        found = np.zeros(len(values), np.int64)
-        kernels.rank(data, offsets, nulls_of(values), self.data, self.offsets, found)
-        return found
+        ranks = np.zeros(len(values), np.int64)
+        kernels.rank(data, offsets, nulls_of(values), self.data, self.offsets, ranks)
+        return ranks
 
 
 def _text_bytes(values: pa.Array) -> tuple[Bytes, Ints]:
@@ -464,16 +464,22 @@ def cut_tables(cuts: Sequence[Ints]) -> CutTables:
         >>> found.table.tolist(), found.first.tolist(), found.last.tolist()
         ([1, 2, 2, 3], [4], [7])
     """
-    made = [_table(each) for each in cuts]
-    sizes = np.array([len(table) for table, _ in made], np.int64)
+    tables = [_table(construct_cuts) for construct_cuts in cuts]
+    sizes = np.array([len(table) for table, _ in tables], np.int64)
     return CutTables(
         cuts=np.concatenate([np.zeros(0, np.int64), *cuts]),
-        cuts_at=starts_of([len(each) for each in cuts]),
-        table=np.concatenate([np.zeros(0, np.uint16), *(table for table, _ in made)]),
+        cuts_at=starts_of([len(construct_cuts) for construct_cuts in cuts]),
+        table=np.concatenate([np.zeros(0, np.uint16), *(table for table, _ in tables)]),
         table_at=np.where(sizes > 0, starts_of(sizes)[:-1], -1),
-        first=np.array([int(each[0]) - 1 if len(each) else 0 for each in cuts], np.int64),
-        last=np.array([int(each[-1]) if len(each) else 0 for each in cuts], np.int64),
-        shift=np.array([shift for _, shift in made], np.int64),
+        first=np.array(
+            [int(construct_cuts[0]) - 1 if len(construct_cuts) else 0 for construct_cuts in cuts],
+            np.int64,
+        ),
+        last=np.array(
+            [int(construct_cuts[-1]) if len(construct_cuts) else 0 for construct_cuts in cuts],
+            np.int64,
+        ),
+        shift=np.array([shift for _, shift in tables], np.int64),
     )
 
 

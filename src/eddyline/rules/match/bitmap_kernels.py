@@ -51,7 +51,7 @@ def regions_of(
     n_rows: int,
     tables: CutTables,
     construct: int,
-    found: Int32s,
+    output: Int32s,
 ) -> None:
     """Write the regions of some rows in a construct.
 
@@ -60,31 +60,35 @@ def regions_of(
     """
     cuts, table = tables.cuts, tables.table
     start, end = tables.cuts_at[construct], tables.cuts_at[construct + 1]
-    at, shift = tables.table_at[construct], tables.shift[construct]
+    table_start, shift = tables.table_at[construct], tables.shift[construct]
     first, last = tables.first[construct], tables.last[construct]
-    if at < 0:
+    if table_start < 0:
         for index in range(n_rows):
             row = first_row + rows[index]
             # No branch on what is found, so none goes wrong.
-            low, left = start, end - start
-            while left > 1:
-                half = left >> 1
+            low, length = start, end - start
+            while length > 1:
+                half = length >> 1
                 low = low + half if cuts[low + half] <= keys[row] else low
-                left -= half
+                length -= half
             region = low - start + 1 + (cuts[low] <= keys[row])
-            found[index] = 0 if nulls[row] else region
+            output[index] = 0 if nulls[row] else region
     elif shift == 0:
         for index in range(n_rows):
             row = first_row + rows[index]
-            region = table[at + min(max(keys[row], first), last) - first]
-            found[index] = 0 if nulls[row] else region
+            region = table[table_start + min(max(keys[row], first), last) - first]
+            output[index] = 0 if nulls[row] else region
     else:
         for index in range(n_rows):
             row = first_row + rows[index]
-            low = start - 1 + table[at + ((min(max(keys[row], first), last) - first) >> shift)]
+            low = (
+                start
+                - 1
+                + table[table_start + ((min(max(keys[row], first), last) - first) >> shift)]
+            )
             while low < end and cuts[low] <= keys[row]:
                 low += 1
-            found[index] = 0 if nulls[row] else low - start + 1
+            output[index] = 0 if nulls[row] else low - start + 1
 
 
 @compiled
@@ -98,8 +102,8 @@ def _compared(
 ) -> int:
     """Return -1, 0 or 1: how the bytes of a value compare with those of a constant."""
     shorter = min(end - start, high - low)
-    for at in range(shorter):
-        left, right = data[start + at], constants[low + at]
+    for place in range(shorter):
+        left, right = data[start + place], constants[low + place]
         if left != right:
             return -1 if left < right else 1
     if end - start == high - low:
@@ -114,14 +118,14 @@ def rank(
     nulls: Mask,
     constants: Bytes,
     constants_at: Ints,
-    found: Ints,
+    output: Ints,
 ) -> None:
     """Find the rank of each value that is there.
 
     Values and constants are bytes one after the other, and where each starts; of starts there is
-    one more. Constants are sorted and distinct; ``found`` is filled.
+    one more. Constants are sorted and distinct; ``output`` is filled.
     """
-    for row in range(len(found)):
+    for row in range(len(output)):
         if nulls[row]:
             continue
         start, end = offsets[row], offsets[row + 1]
@@ -140,7 +144,7 @@ def rank(
                 key = 2 * middle
             else:
                 low = middle + 1
-        found[row] = key
+        output[row] = key
 
 
 CHUNK = 512
@@ -189,14 +193,14 @@ class Tally(NamedTuple):
 
 
 @compiled
-def _narrow(bitmaps: Words, number: int, left: Words, place: int) -> bool:
+def _narrow(bitmaps: Words, number: int, rules_left: Words, place: int) -> bool:
     """Keep the rules that a region leaves possible, and return whether any are left."""
-    found = _NO_RULE
+    union = _NO_RULE
     for word in range(bitmaps.shape[1]):
-        kept = left[place, word] & bitmaps[number, word]
-        left[place, word] = kept
-        found |= kept
-    return bool(found != _NO_RULE)
+        kept = rules_left[place, word] & bitmaps[number, word]
+        rules_left[place, word] = kept
+        union |= kept
+    return bool(union != _NO_RULE)
 
 
 @compiled
@@ -221,32 +225,41 @@ def select_macro(
     """
     # Fields of the tuples are read here, outside the loops: numba does not move them.
     tables, bitmaps, n_words = block.tables, block.bitmaps, len(block.initial)
-    left = np.empty((CHUNK, n_words), dtype=np.uint64)
+    rules_left = np.empty((CHUNK, n_words), dtype=np.uint64)
     active = np.empty(CHUNK, dtype=np.int64)
-    found = np.empty(CHUNK, dtype=np.int32)
+    chunk_regions = np.empty(CHUNK, dtype=np.int32)
     for start in range(first_row, keys.shape[1], CHUNK):
         if n_pairs + 64 * n_words * CHUNK > len(pair_rows):
             return start, n_pairs
         n_chunk = min(CHUNK, keys.shape[1] - start)
         for place in range(n_chunk):
             for word in range(n_words):
-                left[place, word] = block.initial[word]
+                rules_left[place, word] = block.initial[word]
             active[place] = place
         n_active = n_chunk
         for construct in sequence.macro:
             n_left = 0
             column, region_at = block.columns[construct], block.region_at[construct]
             regions_of(
-                keys[column], nulls[column], start, active, n_active, tables, construct, found
+                keys[column],
+                nulls[column],
+                start,
+                active,
+                n_active,
+                tables,
+                construct,
+                chunk_regions,
             )
             for index in range(n_active):
                 place = active[index]
                 active[n_left] = place
-                n_left += _narrow(bitmaps, region_at + found[index], left, place)
+                n_left += _narrow(bitmaps, region_at + chunk_regions[index], rules_left, place)
             tally.evaluated[construct] += n_active
             tally.dropped[construct] += n_active - n_left
             n_active = n_left
-        n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
+        n_pairs = _emit(
+            rules_left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules
+        )
     return keys.shape[1], n_pairs
 
 
@@ -270,11 +283,11 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
     macro, position, construct_of = sequence.macro, sequence.position, sequence.construct_of
     arrows_at, arrows = sequence.arrows_at, sequence.arrows
     n_words, n = len(block.initial), len(macro)
-    left = np.empty((CHUNK, n_words), dtype=np.uint64)
+    rules_left = np.empty((CHUNK, n_words), dtype=np.uint64)
     nodes = np.empty(CHUNK, dtype=np.int64)
     visited = np.empty(CHUNK, dtype=np.uint64)  # by position in the macro-sequence
     active = np.empty(CHUNK, dtype=np.int64)
-    found = np.empty(CHUNK, dtype=np.int32)
+    chunk_regions = np.empty(CHUNK, dtype=np.int32)
     grouped = np.empty(CHUNK, dtype=np.int64)
     ends = np.empty(n + 1, dtype=np.int64)
     for start in range(first_row, keys.shape[1], CHUNK):
@@ -283,7 +296,7 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
         n_chunk = min(CHUNK, keys.shape[1] - start)
         for place in range(n_chunk):
             for word in range(n_words):
-                left[place, word] = block.initial[word]
+                rules_left[place, word] = block.initial[word]
             nodes[place] = macro[0]
             visited[place] = _NO_RULE
             active[place] = place
@@ -298,15 +311,15 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
                 column, region_at = block.columns[construct], block.region_at[construct]
                 regions_of(
                     *(keys[column], nulls[column], start, grouped[index:], n_group),
-                    *(tables, construct, found),
+                    *(tables, construct, chunk_regions),
                 )
                 here = _ONE << np.uint64(position[construct])
                 n_done, first = 0, index
                 while index < ends[construct]:
                     place = grouped[index]
-                    region = found[index - first]
+                    region = chunk_regions[index - first]
                     index += 1
-                    if not _narrow(bitmaps, region_at + region, left, place):
+                    if not _narrow(bitmaps, region_at + region, rules_left, place):
                         continue
                     seen = visited[place] | here
                     visited[place] = seen
@@ -332,7 +345,9 @@ def select_hybrid(  # noqa: C901, PLR0912, PLR0915 - a call inside the loop cost
                 tally.dropped[construct] += n_group - n_done - (n_left - n_before)
                 tally.followed[0] += n_followed
             n_active = n_left
-        n_pairs = _emit(left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules)
+        n_pairs = _emit(
+            rules_left, n_chunk, start, block.everywhere, n_pairs, pair_rows, pair_rules
+        )
     return keys.shape[1], n_pairs
 
 
@@ -363,7 +378,7 @@ def _next_in_macro(macro: Ints, seen: int) -> int:
 
 @compiled
 def _emit(
-    left: Words,
+    rules_left: Words,
     n_chunk: int,
     start: int,
     everywhere: Words,
@@ -374,7 +389,7 @@ def _emit(
     """Write what is left of a chunk, by row and rule, and return how many pairs there are."""
     for place in range(n_chunk):
         for word in range(len(everywhere)):
-            rest = left[place, word] | everywhere[word]
+            rest = rules_left[place, word] | everywhere[word]
             while rest != _NO_RULE:
                 lowest = rest & (~rest + _ONE)
                 pair_rows[n_pairs] = start + place
@@ -397,11 +412,11 @@ def _place_of(bit: int) -> int:
 
 
 @compiled
-def regions(keys: Ints, nulls: Mask, rows: Ints, block: BlockArrays, found: Int32s) -> None:
+def regions(keys: Ints, nulls: Mask, rows: Ints, block: BlockArrays, output: Int32s) -> None:
     """Write the regions of some rows ((T,)) in all constructs ((n, T)); see ``select_macro``."""
     for construct in range(len(block.columns)):
         column = block.columns[construct]
         regions_of(
             *(keys[column], nulls[column], 0, rows, len(rows)),
-            *(block.tables, construct, found[construct]),
+            *(block.tables, construct, output[construct]),
         )

@@ -43,8 +43,8 @@ def offsets_of(values: pa.Array) -> Ints:
     buffer = values.buffers()[1]
     if buffer is None or len(values) == 0:
         return np.zeros(1, np.int64)
-    found = np.frombuffer(buffer, kind)[values.offset : values.offset + len(values) + 1]
-    return found.astype(np.int64)
+    offsets = np.frombuffer(buffer, kind)[values.offset : values.offset + len(values) + 1]
+    return offsets.astype(np.int64)
 
 
 def as_text(values: pa.Array) -> pa.Array:
@@ -91,33 +91,33 @@ def _lowered(values: pa.Array) -> pa.Array:
     """
     try:
         values.validate(full=True)  # lowering itself takes characters that are longer than need be
-        found = pc.utf8_lower(values)
+        lower = pc.utf8_lower(values)
         special = pc.fill_null(pc.match_substring_regex(values, _special()), False)
     except pa.ArrowInvalid:  # not valid UTF-8: what is not a character stays as it is
-        return _of_bytes([_lowered_bytes(each) for each in _bytes(values)], values.type)
+        return _of_bytes([_lowered_bytes(text) for text in _bytes(values)], values.type)
     if not pc.any(special).as_py():
-        return found
+        return lower
     texts = pa.array([text.lower() for text in values.filter(special).to_pylist()], values.type)
-    return pc.replace_with_mask(found, special, texts)
+    return pc.replace_with_mask(lower, special, texts)
 
 
 def decoded(values: pa.Array) -> list[str | None]:
     """Return texts as Python has them; bytes that are no characters become U+FFFD, as in Spark."""
     try:
-        found: list[str | None] = values.to_pylist()
+        texts: list[str | None] = values.to_pylist()
     except UnicodeDecodeError:
         return [
-            None if each is None else each.decode("utf-8", "replace") for each in _bytes(values)
+            None if text is None else text.decode("utf-8", "replace") for text in _bytes(values)
         ]
-    return found
+    return texts
 
 
 def _bytes(values: pa.Array) -> list[bytes | None]:
     is_large = pa.types.is_large_string(values.type)
-    found: list[bytes | None] = values.view(
+    raw_texts: list[bytes | None] = values.view(
         pa.large_binary() if is_large else pa.binary()
     ).to_pylist()
-    return found
+    return raw_texts
 
 
 def _of_bytes(values: list[bytes | None], kind: pa.DataType) -> pa.Array:
@@ -137,8 +137,8 @@ def _special() -> str:
     # No letter further up has a lower case. All are lowered as one text, which is quick, since the
     # first batch with such a letter waits for it; these two would not keep to themselves there.
     alone = "İΣ"
-    known = np.r_[0x80:0xD800, 0xE000:0x20000].astype(np.uint32)
-    others = known[~np.isin(known, [ord(letter) for letter in alone])]
+    codes = np.r_[0x80:0xD800, 0xE000:0x20000].astype(np.uint32)
+    others = codes[~np.isin(codes, [ord(letter) for letter in alone])]
     text = others.tobytes().decode("utf-32-le")
     is_odd = _codes(text.lower()) != _codes(pc.utf8_lower(pa.scalar(text)).as_py())
     return "[" + "".join(sorted({*map(chr, others[is_odd].tolist()), *alone})) + "]"

@@ -1,4 +1,4 @@
-"""Evaluates a program over batches under a plan: moves rows, decides nothing.
+"""Evaluation of a program over batches, under a plan that it never changes.
 
 Bitmap blocks (``Selection``, along a sequence) and access predicates leave candidates: ``Pairs`` of
 a row and a rule that may be true. Constructs that no access predicate needed are looked at only for
@@ -58,16 +58,16 @@ class Matcher:
     ) -> None:
         self.program = program
         self._blocks = BitmapBlocks(program) if blocks is None else blocks
-        self._tables = cut_tables([each.cuts for each in program.regions])
+        self._tables = cut_tables([construct.cuts for construct in program.regions])
         self._tick = 1
         self._met = np.zeros(max(1, program.n_patterns), np.int64)
         self._met_again = np.zeros(max(1, program.n_patterns), np.int64)
         self._rule_stamps = np.zeros(max(1, program.n_rules), np.int64)
         self._asker = Asker(program)
         self._always = np.flatnonzero(program.constant == 1).astype(np.int32)
-        needs = [each.needs for each in program.externals]
-        self._needs_at = starts_of([len(each) for each in needs])
-        self._needs = np.array([each for need in needs for each in need] or [0], np.int32)
+        needs = [external.needs for external in program.externals]
+        self._needs_at = starts_of([len(need) for need in needs])
+        self._needs = np.array([pattern for need in needs for pattern in need] or [0], np.int32)
         self.plan = plan
         self._lay(plan)
         jit.load()
@@ -80,15 +80,17 @@ class Matcher:
 
     def _lay(self, plan: SharingPlan) -> None:
         """Turn a plan into what kernels read."""
-        blocks = {each.rules: self._blocks.of(each.rules) for each in plan.blocks}
+        blocks = {block.rules: self._blocks.of(block.rules) for block in plan.blocks}
         self._selections: tuple[tuple[BitmapBlockPlan, Int32s, Selection], ...] = tuple(
-            (each, np.array(each.rules, np.int32), Selection(blocks[each.rules], each.sequence))
-            for each in plan.blocks
+            (block, np.array(block.rules, np.int32), Selection(blocks[block.rules], block.sequence))
+            for block in plan.blocks
         )
         self._postings = postings_of(self.program, plan)
-        orders = {each.rule: each.tests for each in plan.python_orders}
+        orders = {order.rule: order.tests for order in plan.python_orders}
         self._code = self.program.ordered.code(self.program, orders)
-        self._block_attributes = sorted({at for each in blocks.values() for at in each.attributes})
+        self._block_attributes = sorted(
+            {attribute for block in blocks.values() for attribute in block.attributes}
+        )
 
     def match(
         self,
@@ -110,7 +112,7 @@ class Matcher:
         started = time.perf_counter_ns()
         batch = Batch(self.program, self._tables, columns, n_rows)
         sampled, asked_sampled = (
-            np.zeros(0, np.int64) if each is None else each for each in (sample, asked_sample)
+            np.zeros(0, np.int64) if rows is None else rows for rows in (sample, asked_sample)
         )
         everything = np.arange(batch.n_rows)
         for construct in self._block_attributes:
@@ -203,17 +205,17 @@ class Matcher:
 
     def _decide(self, batch: Batch, pairs: Pairs, sampled: Ints) -> Pairs:
         """Return the pairs that are true; of sampled rows, rules ask more than they hang on."""
-        true, left = [], pairs
-        while len(left.rules):
-            status, asks = self._status(batch, left)
-            true.append(left.where(status == TRUE_NOW))
+        true, open_pairs = [], pairs
+        while len(open_pairs.rules):
+            status, asks = self._status(batch, open_pairs)
+            true.append(open_pairs.where(status == TRUE_NOW))
             is_open = status == OPEN
-            left = left.where(is_open)
+            open_pairs = open_pairs.where(is_open)
             if len(sampled):
-                self._asker.ask_sample(batch, left, sampled)
+                self._asker.ask_sample(batch, open_pairs, sampled)
                 sampled = sampled[:0]
             else:
-                self._asker.ask(batch, left, asks[is_open])
+                self._asker.ask(batch, open_pairs, asks[is_open])
         return gathered(true)
 
     def _status(self, batch: Batch, pairs: Pairs) -> tuple[NDArray[np.int8], Int32s]:
@@ -282,8 +284,8 @@ class Matcher:
 
 def _read_by(reads: Mask, rules: Int32s) -> Mask:
     """Return a mask of the constructs that at least one of some rules reads."""
-    found: Mask = np.logical_or.reduce(reads[rules], axis=0)
-    return found
+    is_read: Mask = np.logical_or.reduce(reads[rules], axis=0)
+    return is_read
 
 
 LOOKED_AT = 500
@@ -321,8 +323,8 @@ class Batch:
         """Find the keys of all rows in a region construct."""
         started = time.perf_counter_ns()
         values = self.columns[self.program.region_columns[construct]]
-        found = self.program.regions[construct].keys(values)
-        self.keys[construct], self.key_nulls[construct] = found
+        keys_and_nulls = self.program.regions[construct].keys(values)
+        self.keys[construct], self.key_nulls[construct] = keys_and_nulls
         self.keyed.add(construct)
         self._count(construct, self.n_rows, started)
 
@@ -339,10 +341,10 @@ class Batch:
             keys, nulls = self.program.regions[construct].keys(
                 values if is_all else values.take(rows)
             )
-        found = self.regions[construct] if is_all else np.empty(len(rows), np.int32)
-        regions_of(keys, nulls, 0, np.arange(len(rows)), len(rows), self.tables, construct, found)
+        regions = self.regions[construct] if is_all else np.empty(len(rows), np.int32)
+        regions_of(keys, nulls, 0, np.arange(len(rows)), len(rows), self.tables, construct, regions)
         if not is_all:
-            self.regions[construct, rows] = found
+            self.regions[construct, rows] = regions
         self.looked_up.add(construct)
         self._count(construct, 0 if is_keyed else len(rows), started)
 
@@ -521,11 +523,11 @@ class Asker:
         n_rows, spent_ns = np.array(list(asked.values()), np.int64).T
         batch.asked[tests] += n_rows
         batch.asked_ns[tests] += spent_ns
-        timed = {each: asked[each] for each in asked if each not in self._cold}
+        timed = {test: asked[test] for test in asked if test not in self._cold}
         self._cold -= set(asked)
         ordered = self._program.ordered.tests
         if len(ordered) and timed:
-            calls = np.array([timed.get(each, (0, 0)) for each in ordered.tolist()], np.float64).T
+            calls = np.array([timed.get(test, (0, 0)) for test in ordered.tolist()], np.float64).T
             costs = batch.python.costs + CostSums.of_calls(*calls)
             batch.python = replace(batch.python, costs=costs)
 
@@ -555,11 +557,11 @@ class Pairs(NamedTuple):
 
 def joined(parts: Sequence[Pairs]) -> Pairs:
     """Return pairs of several kinds as one, one kind after the other."""
-    full = [each for each in parts if len(each.rows)]
+    full = [part for part in parts if len(part.rows)]
     if len(full) == 1:
         return full[0]
-    rows = np.concatenate([np.zeros(0, np.int64), *(each.rows for each in full)])
-    return Pairs(rows, np.concatenate([np.zeros(0, np.int32), *(each.rules for each in full)]))
+    rows = np.concatenate([np.zeros(0, np.int64), *(part.rows for part in full)])
+    return Pairs(rows, np.concatenate([np.zeros(0, np.int32), *(part.rules for part in full)]))
 
 
 def in_order(pairs: Pairs) -> Pairs:
@@ -574,5 +576,5 @@ def in_order(pairs: Pairs) -> Pairs:
 
 def gathered(parts: Sequence[Pairs]) -> Pairs:
     """Return pairs of several kinds, each by row, as one by row."""
-    full = [each for each in parts if len(each.rows)]
+    full = [part for part in parts if len(part.rows)]
     return full[0] if len(full) == 1 else in_order(joined(full))

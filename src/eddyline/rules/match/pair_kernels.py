@@ -81,25 +81,25 @@ def candidates(  # noqa: C901, PLR0912 - calls inside the loop cost more than wh
         for unit in units:
             for hit in range(hit_starts[unit, row], hit_ends[unit, row]):
                 pattern = patterns[hit]
-                for at in range(pattern_at[pattern], pattern_at[pattern + 1]):
-                    rule = pattern_rules[at]
+                for place in range(pattern_at[pattern], pattern_at[pattern + 1]):
+                    rule = pattern_rules[place]
                     if stamps[rule] != mark:
                         stamps[rule] = mark
                         pair_rules[n_pairs] = rule
                         n_pairs += 1
         for index in range(len(constructs)):
             node = leaf_at[index] + regions[constructs[index], row]
-            left = levels[index] if is_met[node_at[index] + node] else 0
-            while left:
-                if left & 1:
+            bits = levels[index] if is_met[node_at[index] + node] else 0
+            while bits:
+                if bits & 1:
                     number = node_at[index] + node
-                    for at in range(rules_at[number], rules_at[number + 1]):
-                        rule = region_rules[at]
+                    for place in range(rules_at[number], rules_at[number + 1]):
+                        rule = region_rules[place]
                         if stamps[rule] != mark:
                             stamps[rule] = mark
                             pair_rules[n_pairs] = rule
                             n_pairs += 1
-                left >>= 1
+                bits >>= 1
                 node >>= 1
         for rule in everywhere:
             if stamps[rule] != mark:
@@ -154,9 +154,9 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
             # First as if every open test held; then, if one was met, as if none did.
             for hopes in (True, False):
                 is_open = False
-                at = 0
-                while at >= 0:
-                    literal = code_literals[start + at]
+                position = 0
+                while position >= 0:
+                    literal = code_literals[start + position]
                     place = places[literal]
                     kind = kinds[literal]
                     holds = False
@@ -193,8 +193,8 @@ def decide(  # noqa: C901, PLR0912, PLR0915 - as above
                                 vain_test = place
                         else:
                             holds = (outcomes[literal] & truth) != 0
-                    at = code_yes[start + at] if holds else code_no[start + at]
-                if at == -2:
+                    position = code_yes[start + position] if holds else code_no[start + position]
+                if position == -2:
                     if not hopes:
                         status[pair] = OPEN
                         asks[pair] = next_test if next_test >= 0 else -1 - vain_test

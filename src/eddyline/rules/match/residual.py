@@ -1,4 +1,4 @@
-"""Asks Python what only Python can say: regular expressions, networks, users' functions.
+"""Tests that only Python can compute: regular expressions, networks, users' functions.
 
 A question is asked only for rows on which a rule hangs, a value test once per distinct value. The
 error of an expression has no answer: a row that hangs on it raises.
@@ -74,7 +74,9 @@ def ask(
 def no_answers(program: Program, n_rows: int) -> Answers:
     """Return the answers of each external test and row before anything was asked."""
     answers = np.zeros((max(1, len(program.externals)), n_rows), np.int8)
-    answers[[isinstance(each.test, Raise) for each in program.externals] or [False]] = ASKED_IN_VAIN
+    answers[[isinstance(external.test, Raise) for external in program.externals] or [False]] = (
+        ASKED_IN_VAIN
+    )
     return answers
 
 
@@ -94,10 +96,10 @@ def _of_values(test: ValueTest, values: pa.Array) -> Answers:
     distinct = np.array(
         [says(text) for text in decoded(coded.dictionary) if text is not None], np.bool_
     )
-    known = np.append(np.where(distinct, IS_TRUE, IS_FALSE), IS_UNKNOWN).astype(np.int8)
+    by_code = np.append(np.where(distinct, IS_TRUE, IS_FALSE), IS_UNKNOWN).astype(np.int8)
     codes = coded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
-    found: Answers = known[codes]
-    return found
+    answers: Answers = by_code[codes]
+    return answers
 
 
 @lru_cache(maxsize=4096)
@@ -132,8 +134,8 @@ def _of_function(predicate: FunctionPredicate, columns: list[pa.Array]) -> Answe
                 pending += [(middle, high), (low, middle)]
             continue
         values, valid = truth_values(result, high - low, predicate.name, negated=predicate.negated)
-        said = np.where(values, IS_TRUE, IS_FALSE)
-        answers[low:high] = said if valid is None else np.where(valid, said, IS_UNKNOWN)
+        truths = np.where(values, IS_TRUE, IS_FALSE)
+        answers[low:high] = truths if valid is None else np.where(valid, truths, IS_UNKNOWN)
     return answers
 
 
@@ -142,14 +144,14 @@ def _error(
 ) -> PredicateError:
     """Return the error of a row on which a rule hangs and a function raised."""
     name, called = program.names[rule], program.called[rule]
-    found = program.externals[external]
-    if isinstance(found.test, Raise):
-        row_as_json = columns[found.columns[0]][row].as_py()
-        return _raise_error(name, called, found.test, json.loads(row_as_json))
-    if not isinstance(found.test, FunctionTest):  # a bug of ours: say so, never guess
+    asked_test = program.externals[external]
+    if isinstance(asked_test.test, Raise):
+        row_as_json = columns[asked_test.columns[0]][row].as_py()
+        return _raise_error(name, called, asked_test.test, json.loads(row_as_json))
+    if not isinstance(asked_test.test, FunctionTest):  # a bug of ours: say so, never guess
         return PredicateError(f"{called} could not be decided", rule=name)
-    predicate = found.test.predicate
-    values = [columns[column].slice(row, 1) for column in found.columns]
+    predicate = asked_test.test.predicate
+    values = [columns[column].slice(row, 1) for column in asked_test.columns]
     shown = shown_row(predicate.reads, values)
     cause = _raised(predicate, values)
     what = "raised an error that does not come again" if cause is None else raised_text(cause)

@@ -1,4 +1,4 @@
-"""Makes the plan of a program: the way, access predicates, bitmap blocks, sequences.
+"""Planning of rules: the way, access predicates, bitmap blocks, sequences.
 
 In: a program, and the profile of the newest rows. Out: a ``SharingPlan``, with the price of each
 way.

@@ -64,19 +64,20 @@ def plan_of(
 def plan_by(program: Program, rates: Floats, *, method: str = "auto") -> SharingPlan:
     """Return the cheapest plan by the rates of literals, its sequences not learned yet."""
     can = can_access(program)
-    found = [
+    predicates = [
         cheapest_access_predicate(formula, rates, can) if program.constant[rule] < 0 else None
         for rule, formula in enumerate(program.formulas)
     ]
     if method == "every_row":
-        found = [None] * len(found)
+        predicates = [None] * len(predicates)
     blocked: set[int] = set()
     if method == "auto":
-        blocked = _blocked(program, found, rates)
+        blocked = _blocked(program, predicates, rates)
     elif method == "blocks":
         blocked = set(np.flatnonzero(program.constant < 0).tolist())
     kept = tuple(
-        None if each is None or rule in blocked else each[1] for rule, each in enumerate(found)
+        None if predicate is None or rule in blocked else predicate[1]
+        for rule, predicate in enumerate(predicates)
     )
     return SharingPlan(kept, _blocks(program, sorted(blocked)))
 
@@ -95,7 +96,10 @@ def counted_rates(program: Program, profile: SharingProfile) -> Floats:
     literals = program.literals
     rates = np.full(len(literals.kinds), 0.5)
     n_rows = profile.n_sampled
-    sums = [profile.region_sums(at, each.n_regions) for at, each in enumerate(program.regions)]
+    sums = [
+        profile.region_sums(number, construct.n_regions)
+        for number, construct in enumerate(program.regions)
+    ]
     for literal, (kind, place) in enumerate(
         zip(literals.kinds.tolist(), literals.places.tolist(), strict=True)
     ):
@@ -110,8 +114,8 @@ def counted_rates(program: Program, profile: SharingProfile) -> Floats:
             needs = list(program.externals[place].needs)
             met = int(profile.pattern_counts[needs].sum())
             rates[literal] = min(met, n_rows) if needs else n_rows * 0.5
-    found: Floats = rates / max(n_rows, 1)
-    return found
+    shares: Floats = rates / max(n_rows, 1)
+    return shares
 
 
 def _guessed(program: Program) -> Floats:
@@ -136,11 +140,11 @@ def _guessed(program: Program) -> Floats:
 def can_access(program: Program) -> Mask:
     """Return a mask of the literals that can be in access predicates: those that are looked up."""
     literals = program.literals
-    known = np.array([bool(each.needs) for each in program.externals] or [False])
-    is_needed = known[np.where(literals.kinds == EXTERNAL, literals.places, 0)]
+    has_needs = np.array([bool(external.needs) for external in program.externals] or [False])
+    is_needed = has_needs[np.where(literals.kinds == EXTERNAL, literals.places, 0)]
     is_seen = (literals.kinds == TEXT) | ((literals.kinds == EXTERNAL) & is_needed)
-    found: Mask = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
-    return found
+    is_accessible: Mask = (literals.kinds == REGION) | (is_seen & (literals.outcomes == TRUE))
+    return is_accessible
 
 
 def is_access_predicate(formula: Formula, literals: Collection[int], can: Mask) -> bool:
@@ -159,26 +163,32 @@ def cheapest_access_predicate(formula: Formula, rates: Floats, can: Mask) -> Acc
         return (float(rates[formula.id]), (formula.id,)) if can[formula.id] else None
     if isinstance(formula, Always):
         return None
-    found = [cheapest_access_predicate(part, rates, can) for part in formula.parts]
+    predicates = [cheapest_access_predicate(part, rates, can) for part in formula.parts]
     if isinstance(formula, All):
-        return min((each for each in found if each is not None), default=None, key=lambda w: w[0])
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
+        return min(
+            (predicate for predicate in predicates if predicate is not None),
+            default=None,
+            key=lambda w: w[0],
+        )
+    present = [predicate for predicate in predicates if predicate is not None]
+    if len(present) < len(predicates):
         return None
-    joined = dict.fromkeys(literal for each in known for literal in each[1])
-    return sum(each[0] for each in known), tuple(joined)
+    joined = dict.fromkeys(literal for predicate in present for literal in predicate[1])
+    return sum(predicate[0] for predicate in present), tuple(joined)
 
 
-def _blocked(program: Program, found: Sequence[AccessPredicate | None], rates: Floats) -> set[int]:
+def _blocked(
+    program: Program, predicates: Sequence[AccessPredicate | None], rates: Floats
+) -> set[int]:
     """Return the rules that bitmaps find for less than their access predicates would."""
     savings = []
-    for rule, access in enumerate(found):
+    for rule, access in enumerate(predicates):
         formula = program.formulas[rule]
         if program.constant[rule] >= 0 or not _deciders(formula, program.literals):
             continue
         met = 1.0 if access is None else min(1.0, access[0])
-        left = let_through(formula, program.literals, rates)
-        savings.append(((met - left) * PAIR_NS, rule))
+        share_left = let_through(formula, program.literals, rates)
+        savings.append(((met - share_left) * PAIR_NS, rule))
     savings.sort(reverse=True)
     # Those that gain the most: as many as together save more than the block's look-ups take.
     n_looked_up = min(len(program.regions), MEAN_LOOK_UPS)
@@ -188,7 +198,7 @@ def _blocked(program: Program, found: Sequence[AccessPredicate | None], rates: F
         gained += saved_ns
         n_blocks = -(-count // MAX_RULES)
         net = gained - n_looked_up * (n_blocks * LOOK_UP_NS + count / 64 * WORD_NS)
-        if count == len(found):  # then nothing is looked up for access predicates
+        if count == len(predicates):  # then nothing is looked up for access predicates
             net += len(program.regions) * WALK_NS
         if net > best:
             best, chosen = net, count
@@ -215,8 +225,8 @@ def _deciders(formula: Formula, literals: Literals) -> set[int]:
         return {int(literals.places[formula.id])} if is_region else set()
     if isinstance(formula, Always):
         return set()
-    found = [_deciders(part, literals) for part in formula.parts]
-    return set.union(*found) if isinstance(formula, All) else set.intersection(*found)
+    deciders = [_deciders(part, literals) for part in formula.parts]
+    return set.union(*deciders) if isinstance(formula, All) else set.intersection(*deciders)
 
 
 def _blocks(program: Program, rules: Sequence[int]) -> tuple[BitmapBlockPlan, ...]:

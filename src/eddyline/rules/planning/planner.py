@@ -1,4 +1,4 @@
-"""Makes the plan of a program from a profile: access predicates, bitmap blocks, sequences, the way.
+"""The planner of rules: a sharing plan from a program and a profile.
 
 A plan from a file is checked against its program: an access predicate that a rule does not have, or
 a rule in two places, would change answers.
@@ -56,14 +56,14 @@ def make_plan(
 
     Orders of tests of Python that were in force before stay unless others are clearly cheaper.
     """
-    found = plan_of(blocks.program, profile, method=options.method)
+    plan = plan_of(blocks.program, profile, method=options.method)
     if profile is not None:
         orders = python_orders(blocks.program, profile, before)
-        found = replace(found, by_value=_repeating(profile), python_orders=orders)
+        plan = replace(plan, by_value=_repeating(profile), python_orders=orders)
     if profile is None or not len(profile.sampled_regions) or options.sequence == "fixed":
-        return found
+        return plan
     return replace(
-        found, blocks=tuple(_arranged(blocks, each, options, profile) for each in found.blocks)
+        plan, blocks=tuple(_arranged(blocks, block, options, profile) for block in plan.blocks)
     )
 
 
@@ -135,9 +135,9 @@ def _check(plan: SharingPlan, blocks: BitmapBlocks) -> None:
             msg = f"literals {access} are no access predicate of rule {program.names[rule]!r}"
             raise ValueError(msg)
     tests = program.ordered.of_rule
-    for each in plan.python_orders:
-        if sorted(each.tests) != sorted(tests.get(each.rule, ())):
-            msg = f"{each} is no order of the Python tests of its rule"
+    for order in plan.python_orders:
+        if sorted(order.tests) != sorted(tests.get(order.rule, ())):
+            msg = f"{order} is no order of the Python tests of its rule"
             raise ValueError(msg)
     for block in plan.blocks:
         if block.sequence is not None:
@@ -178,7 +178,7 @@ class WayCosts:
             n_rows: rows that the matcher has evaluated.
             evaluation_ns: time that took it (ns).
         """
-        statement = sum(_test_ns(each) for each in _tests(program))
+        statement = sum(_test_ns(test) for test in _tests(program))
         evaluated = RULE_NS * program.n_rules
         if n_rows >= MIN_MATCHED_ROWS:
             evaluated = evaluation_ns / n_rows
@@ -220,18 +220,18 @@ def is_long(program: Program) -> bool:
 
 def _tests(program: Program) -> list[Test]:
     """Return the tests of each rule, one rule after the other."""
-    found = (
-        dict.fromkeys(int(program.test_of[each]) for each in literals_of(formula))
+    by_rule = (
+        dict.fromkeys(int(program.test_of[literal]) for literal in literals_of(formula))
         for formula in program.formulas
     )
-    return [program.tests[each] for own in found for each in own]
+    return [program.tests[test] for tests in by_rule for test in tests]
 
 
 def _test_ns(test: Test) -> float:
     if isinstance(test, ValueTest):
         return REGEX_NS
     if isinstance(test, TextTest):
-        is_whole = all(isinstance(each, str) for each in test.parts)
+        is_whole = all(isinstance(part, str) for part in test.parts)
         return COMPARISON_NS if is_whole else PATTERN_NS
     if isinstance(test, OneOf):
         return COMPARISON_NS * min(len(test.values), 10)  # of more, Spark makes a hash set

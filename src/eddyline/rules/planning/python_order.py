@@ -37,14 +37,14 @@ def python_orders(
     program: Program, profile: SharingProfile, before: Sequence[PythonOrder]
 ) -> tuple[PythonOrder, ...]:
     """Return the orders that differ from the code's own; those in force stay unless it pays."""
-    in_force = {each.rule: each.tests for each in before}
-    found = []
+    in_force = {order.rule: order.tests for order in before}
+    orders = []
     for rule, written in program.ordered.of_rule.items():
         now = in_force.get(rule, written)
         best = _best(program, profile, rule, now)
         if best != written:
-            found.append(PythonOrder(rule, best))
-    return tuple(found)
+            orders.append(PythonOrder(rule, best))
+    return tuple(orders)
 
 
 def _best(
@@ -66,7 +66,7 @@ def _best(
     orders = [tuple(dict.fromkeys(tests)), tuple(dict.fromkeys(tests[::-1]))[::-1]]
 
     def cost_ns(order: tuple[int, ...]) -> float:
-        return sample.part(formula, rows, {test: at for at, test in enumerate(order)}).cost_ns
+        return sample.part(formula, rows, {test: place for place, test in enumerate(order)}).cost_ns
 
     best = min(orders, key=cost_ns)
     return best if cost_ns(now) >= MIN_GAIN * cost_ns(best) else now
@@ -100,43 +100,45 @@ class _Sample:
             return _Part((test,), holds, self.costs_ns[test] * int(rows.sum()))
         is_all = isinstance(node, All)
         # Parts that ask nothing cost next to nothing, and come first.
-        left = (
-            [] if isinstance(node, Always) else [each for each in node.parts if self._tests(each)]
+        remaining = (
+            []
+            if isinstance(node, Always)
+            else [member for member in node.parts if self._tests(member)]
         )
         here, cost_ns = rows, 0.0
         tests: tuple[int, ...] = ()
-        while left:
+        while remaining:
             if places is None:
-                place = self._next(left, here, rows, is_all=is_all)
+                place = self._next(remaining, here, rows, is_all=is_all)
             else:
-                firsts = [min(map(places.__getitem__, self._tests(each))) for each in left]
+                firsts = [min(map(places.__getitem__, self._tests(member))) for member in remaining]
                 place = firsts.index(min(firsts))
-            part = self.part(left.pop(place), here, places)
+            part = self.part(remaining.pop(place), here, places)
             here = here & (part.holds if is_all else ~part.holds)
             tests, cost_ns = (*tests, *part.tests), cost_ns + part.cost_ns
         return _Part(tests, here if is_all else rows & ~here, cost_ns)
 
-    def _next(self, left: Sequence[Formula], here: Mask, rows: Mask, *, is_all: bool) -> int:
+    def _next(self, remaining: Sequence[Formula], here: Mask, rows: Mask, *, is_all: bool) -> int:
         """Return the part that decides most of the rows that are left for its cost.
 
         Where none decides any, those that came decide: few are sampled, and more may be left.
         """
-        if len(left) == 1:
+        if len(remaining) == 1:
             return 0
         for asked in (here, rows):
-            parts = [self.part(each, asked) for each in left]
-            decided = [int((asked & (each.holds ^ is_all)).sum()) for each in parts]
+            parts = [self.part(part, asked) for part in remaining]
+            decided = [int((asked & (part.holds ^ is_all)).sum()) for part in parts]
             if any(decided):
                 break
-        worth = [n / max(each.cost_ns, 1.0) for n, each in zip(decided, parts, strict=True)]
+        worth = [n / max(part.cost_ns, 1.0) for n, part in zip(decided, parts, strict=True)]
         return worth.index(max(worth))
 
     def _tests(self, node: Formula) -> list[int]:
         """Return the tests that a part may ask; of those without an answer none."""
         literals = self.program.literals
         places = [
-            int(literals.places[each])
-            for each in literals_of(node)
-            if literals.kinds[each] == EXTERNAL
+            int(literals.places[literal])
+            for literal in literals_of(node)
+            if literals.kinds[literal] == EXTERNAL
         ]
-        return [each for each in places if each in self.answers]
+        return [test for test in places if test in self.answers]

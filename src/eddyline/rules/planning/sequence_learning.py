@@ -84,11 +84,13 @@ class RegionSample:
         """Return the rules that each row has left before any construct ((T, W))."""
         return np.repeat(self.block.initial[None, :], self.n_rows, axis=0)
 
-    def cost_left(self, rows: Indices, left: Words, order: Sequence[int]) -> float:
+    def cost_left(self, rows: Indices, rules_left: Words, order: Sequence[int]) -> float:
         """Return the cost of some rows together with the rules that each row has left ((T, W))."""
         visited = np.array(order, dtype=np.int64)
-        found: float = order_cost(self.bitmaps, left, rows.astype(np.int64), visited, self.costs)
-        return found
+        cost: float = order_cost(
+            self.bitmaps, rules_left, rows.astype(np.int64), visited, self.costs
+        )
+        return cost
 
 
 def greedy_macro(sample: RegionSample) -> SelectionSequence:
@@ -102,22 +104,25 @@ def greedy_macro(sample: RegionSample) -> SelectionSequence:
     n = block.n_constructs
     if sample.n_rows == 0:
         return SelectionSequence(tuple(range(n)))
-    own = selectivity(sample.bitmaps, block.initial)
-    left, uncovered = sample.at_first(), block.initial.copy()
+    selectivities = selectivity(sample.bitmaps, block.initial)
+    rules_left, uncovered = sample.at_first(), block.initial.copy()
     chosen: list[int] = []
     while len(chosen) < n:
         rest = [v for v in range(n) if v not in chosen]
-        after = left[:, None, :] & sample.bitmaps[:, rest]
+        after = rules_left[:, None, :] & sample.bitmaps[:, rest]
         if uncovered.any():
-            told = 1.0 - selectivity(after, uncovered)
+            gains = 1.0 - selectivity(after, uncovered)
             newly = np.bitwise_count(block.usage[rest] & uncovered).sum(axis=1, dtype=np.int64)
         else:
-            told = (~after.any(axis=2)).mean(axis=0) - (~left.any(axis=1)).mean()
+            gains = (~after.any(axis=2)).mean(axis=0) - (~rules_left.any(axis=1)).mean()
             newly = np.zeros(len(rest), dtype=np.int64)
-        ranks = [(-round(told[i] / costs[v], 12), -newly[i], own[v], v) for i, v in enumerate(rest)]
+        ranks = [
+            (-round(gains[i] / costs[v], 12), -newly[i], selectivities[v], v)
+            for i, v in enumerate(rest)
+        ]
         best = min(ranks)[-1]
         chosen.append(int(best))
-        left &= sample.bitmaps[:, best]
+        rules_left &= sample.bitmaps[:, best]
         uncovered &= ~block.usage[best]
     return SelectionSequence(tuple(chosen))
 
@@ -148,17 +153,17 @@ def _improved(sample: RegionSample, order: tuple[int, ...]) -> tuple[int, ...]:
     """Return an order that no move of one construct makes cheaper, or the best one found."""
     best, n = sample.cost(order), len(order)
     # A pass weighs n places of n constructs; a weighing walks through n constructs at most.
-    left = MAX_WORK // max(1, n * n * _words(sample))
+    work_left = MAX_WORK // max(1, n * n * _words(sample))
     is_better = True
     while is_better:
         is_better = False
         for construct in order:
-            left -= 1
-            if left < 0:
+            work_left -= 1
+            if work_left < 0:
                 return order
             rest = [v for v in order if v != construct]
             moved = [(*rest[:i], construct, *rest[i:]) for i in range(len(order))]
-            costs = [sample.cost(each) for each in moved]
+            costs = [sample.cost(candidate) for candidate in moved]
             least = int(np.argmin(costs))
             if costs[least] < best:
                 best, order, is_better = costs[least], moved[least], True
@@ -178,8 +183,8 @@ def selectivity(bitmaps: Words, rules: Words) -> Floats:
     """
     n_rules = int(np.bitwise_count(rules).sum())
     live = np.bitwise_count(bitmaps & rules).sum(axis=(0, 2), dtype=np.float64)
-    found: Floats = live / max(n_rules * len(bitmaps), 1)
-    return found
+    share: Floats = live / max(n_rules * len(bitmaps), 1)
+    return share
 
 
 MIN_ARROW_ROWS = 30
@@ -227,20 +232,20 @@ class _Tree:
         rows = np.arange(sample.n_rows)
         frontier = [(self._macro[0], rows, sample.at_first(), self._macro[1:])]
         while frontier and len(self._arrows) < MAX_ARROWS:
-            frontier.sort(key=lambda each: len(each[1]))
-            node, rows, left, order = frontier.pop()
-            frontier += self._grown(node, rows, left, order)
+            frontier.sort(key=lambda entry: len(entry[1]))
+            node, rows, rules_left, order = frontier.pop()
+            frontier += self._grown(node, rows, rules_left, order)
 
     def _grown(
-        self, node: int, rows: Indices, left: Words, order: tuple[int, ...]
+        self, node: int, rows: Indices, rules_left: Words, order: tuple[int, ...]
     ) -> list[tuple[int, Indices, Words, tuple[int, ...]]]:
         """Give a node's regions arrows, and return the nodes that they lead to."""
         construct = node if node < len(self._macro) else self._further[node - len(self._macro)]
-        after = left.copy()
+        after = rules_left.copy()
         after[rows] &= self._sample.bitmaps[rows, construct]
         alive = rows[after[rows].any(axis=1)]
         regions = self._sample.regions[alive, construct]
-        found = []
+        nodes = []
         for region in np.flatnonzero(np.bincount(regions) >= MIN_ARROW_ROWS).tolist():
             mine = alive[regions == region]
             if len(order) < 2:
@@ -249,13 +254,13 @@ class _Tree:
             place = len(self._macro) + len(self._further)
             self._further.append(target)
             self._arrows.append(Arrow(node, region, place))
-            found.append((place, mine, after, tuple(v for v in order if v != target)))
-        return found
+            nodes.append((place, mine, after, tuple(v for v in order if v != target)))
+        return nodes
 
-    def _target(self, rows: Indices, left: Words, order: tuple[int, ...]) -> int:
+    def _target(self, rows: Indices, rules_left: Words, order: tuple[int, ...]) -> int:
         """Return the construct to visit next: the macro-sequence's unless another saves enough."""
         moved = [(v, *(u for u in order if u != v)) for v in order]
-        costs = [self._sample.cost_left(rows, left, each) for each in moved]
+        costs = [self._sample.cost_left(rows, rules_left, candidate) for candidate in moved]
         best = int(np.argmin(costs))
         return order[best if costs[best] < (1.0 - MIN_ARROW_GAIN) * costs[0] else 0]
 
@@ -351,25 +356,25 @@ def _differs(before: Floats, now: Floats, rows: tuple[int, int]) -> Mask:
 
 
 def _entered(counts: SelectionCounts) -> Floats:
-    found: Floats = counts.evaluated / max(counts.n_rows, 1)
-    return found
+    shares: Floats = counts.evaluated / max(counts.n_rows, 1)
+    return shares
 
 
 # -- compiled: costs of orders on rows whose bitmaps are all known ------------------------------
 
 
 @compiled
-def order_cost(bitmaps: Words, left: Words, rows: Ints, order: Ints, costs: Floats) -> float:
+def order_cost(bitmaps: Words, rules_left: Words, rows: Ints, order: Ints, costs: Floats) -> float:
     """Return the cost of some rows that visit constructs in an order until they are dropped.
 
     Bitmaps are those of each row in each construct ((T, n, W)); at first each row has the rules
-    ``left`` ((T, W)). The order may lack constructs; costs are those of an evaluation, in any unit
-    ((n,)).
+    ``rules_left`` ((T, W)). The order may lack constructs; costs are those of an evaluation, in any
+    unit ((n,)).
     """
-    now = np.empty(left.shape[1], dtype=np.uint64)
+    now = np.empty(rules_left.shape[1], dtype=np.uint64)
     total = 0.0
     for row in rows:
-        _and(left[row], left[row], now)
+        _and(rules_left[row], rules_left[row], now)
         for construct in order:
             total += costs[construct]
             _and(now, bitmaps[row, construct], now)
@@ -388,16 +393,16 @@ def subset_visits(bitmaps: Words, initial: Words) -> Ints:
     """
     n_rows, n, _ = bitmaps.shape
     visits = np.zeros((1 << n, n), dtype=np.int64)
-    left = np.empty((1 << n, len(initial)), dtype=np.uint64)
-    _and(initial, initial, left[0])
+    rules_left = np.empty((1 << n, len(initial)), dtype=np.uint64)
+    _and(initial, initial, rules_left[0])
     for row in range(n_rows):
         for members in range(1 << n):
             if members > 0:
                 lowest = 0
                 while not (members >> lowest) & 1:
                     lowest += 1
-                _and(left[members & (members - 1)], bitmaps[row, lowest], left[members])
-            if not _meet(left[members], initial):
+                _and(rules_left[members & (members - 1)], bitmaps[row, lowest], rules_left[members])
+            if not _meet(rules_left[members], initial):
                 continue
             for construct in range(n):
                 if not (members >> construct) & 1:
@@ -406,18 +411,18 @@ def subset_visits(bitmaps: Words, initial: Words) -> Ints:
 
 
 @compiled
-def _and(some: Words, others: Words, found: Words) -> None:
+def _and(some: Words, others: Words, output: Words) -> None:
     # Word by word: assigning a slice compiles the text of an error, which takes two seconds.
     for word in range(len(some)):
-        found[word] = some[word] & others[word]
+        output[word] = some[word] & others[word]
 
 
 @compiled
 def _meet(some: Words, others: Words) -> bool:
-    found = np.uint64(0)
+    common = np.uint64(0)
     for word in range(len(some)):
-        found |= some[word] & others[word]
-    return bool(found != np.uint64(0))
+        common |= some[word] & others[word]
+    return bool(common != np.uint64(0))
 
 
 @compiled
