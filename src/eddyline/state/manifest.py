@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
-FORMAT = 4
+FORMAT = 5
 """Number of the layout of manifests; another one cannot be read."""
 
 KEPT = 2
