@@ -455,7 +455,7 @@ class Integral(Step):
         return 1.0 if self.is_average else self.width_us * MICROS
 
     def __str__(self) -> str:
-        return _said("average" if self.is_average else "sum", self.width_us, self.every_us)
+        return _window_text("average" if self.is_average else "sum", self.width_us, self.every_us)
 
 
 class _Extreme(Step):
@@ -509,7 +509,9 @@ class Extremum(_Extreme):
         return self.width_us if self.every_us is None else 0
 
     def __str__(self) -> str:
-        return _said("greatest" if self.is_largest else "least", self.width_us, self.every_us)
+        return _window_text(
+            "greatest" if self.is_largest else "least", self.width_us, self.every_us
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -536,13 +538,13 @@ class OverEntities(Step):
         """
         ordered = in_key_order(block)
         groups, entities = self._groups(ordered)
-        return _in_range(Keyed(self._made(ordered.segments, groups), entities), self)
+        return _in_range(Keyed(self._grouped(ordered.segments, groups), entities), self)
 
     def _kept(self, segments: Segments, groups: Ints) -> Segments:
         """Return what is needed of some segments, with the group of each."""
         raise NotImplementedError
 
-    def _made(self, segments: Segments, groups: Ints) -> Segments:
+    def _grouped(self, segments: Segments, groups: Ints) -> Segments:
         """Return the values of groups, whose ids are the keys."""
         raise NotImplementedError
 
@@ -553,7 +555,7 @@ class OverEntities(Step):
         entities = block.entities.select(list(self.by)).take(pa.array(first))
         return ids[block.segments.keys], entities
 
-    def _told(self, what: str) -> str:
+    def _description(self, what: str) -> str:
         group = f" by {', '.join(self.by)}" if self.by else ""
         return f"{what} over entities{group}"
 
@@ -571,12 +573,12 @@ class Envelope(OverEntities, _Extreme):
         (attribute,) = segments.coefs
         return extrema.candidates(segments, attribute, largest=self.is_largest, groups=groups)
 
-    def _made(self, segments: Segments, groups: Ints) -> Segments:
+    def _grouped(self, segments: Segments, groups: Ints) -> Segments:
         (attribute,) = segments.coefs
         return extrema.envelope(segments, attribute, largest=self.is_largest, groups=groups)
 
     def __str__(self) -> str:
-        return self._told("greatest" if self.is_largest else "least")
+        return self._description("greatest" if self.is_largest else "least")
 
 
 @dataclass(frozen=True, slots=True)
@@ -588,7 +590,7 @@ class Total(OverEntities):
     def _kept(self, segments: Segments, groups: Ints) -> Segments:  # noqa: ARG002 - all count
         return segments.under(integrals.are_counted(segments))
 
-    def _made(self, segments: Segments, groups: Ints) -> Segments:
+    def _grouped(self, segments: Segments, groups: Ints) -> Segments:
         return integrals.totals(segments, groups, is_average=self.is_average)
 
     def ranges(self, below: Ranges) -> Ranges:
@@ -615,7 +617,7 @@ class Total(OverEntities):
         return {name: inverted_total(name, bound, below) for name, bound in within.items()}
 
     def __str__(self) -> str:
-        return self._told("average" if self.is_average else "sum")
+        return self._description("average" if self.is_average else "sum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -677,14 +679,14 @@ class AverageDistance(Step):
 
     def __str__(self) -> str:
         most = "" if self.below is None else f" below {self.below:g}"
-        return _said(f"average distance{most}", self.width_us, self.every_us)
+        return _window_text(f"average distance{most}", self.width_us, self.every_us)
 
 
 def _windowed(shape: Shape, every_us: int | None) -> Shape:
     return Shape(shape.keys, shape.attributes, "segments" if every_us is None else "samples")
 
 
-def _said(what: str, width_us: int, every_us: int | None) -> str:
+def _window_text(what: str, width_us: int, every_us: int | None) -> str:
     ticks = "" if every_us is None else f", every {every_us * 1e-6:g} s"
     return f"{what} of the last {width_us * 1e-6:g} s{ticks}"
 

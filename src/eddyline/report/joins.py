@@ -247,7 +247,7 @@ def summary(view: JoinView) -> list[str]:
         f"Join of {counted(len(view.inputs), 'input')}, {one_line(word).upper()}{how}.",
         f"Keys: {'; '.join(view.keys) or UNKNOWN}.{_declared(view)}",
         _grid(view),
-        _found(view),
+        _combinations_text(view),
     ]
 
 
@@ -276,7 +276,7 @@ def _grid(view: JoinView) -> str:
     )
 
 
-def _found(view: JoinView) -> str:
+def _combinations_text(view: JoinView) -> str:
     if not any(source.n_arrived or source.n_joined for source in view.inputs):
         return "No row arrived."
     combinations = counted(view.n_results, "combination")

@@ -264,7 +264,7 @@ def _bounds(view: ModelView) -> Table:
 def _estimates(view: ModelView) -> list[Part]:
     """Return what steps give and what joins ask before, beside what that was estimated to be."""
     steps = tuple(
-        (clipped(step.text, 60), *_told(step.estimate), step.gave, step.factor, step.varies)
+        (clipped(step.text, 60), *_interval(step.estimate), step.gave, step.factor, step.varies)
         for step in view.steps
     )
     joins = tuple(
@@ -285,7 +285,7 @@ def _estimates(view: ModelView) -> list[Part]:
     return parts + ([Table(JOINS, joins, "Times are for each segment.")] if joins else [])
 
 
-def _told(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
+def _interval(estimate: Estimate | None) -> tuple[float | None, float | None, float | None]:
     return (None, None, None) if estimate is None else (estimate.value, estimate.low, estimate.high)
 
 

@@ -351,7 +351,7 @@ def sections_of(plain: Iterable[Mapping[str, Any]]) -> list[Section]:
         StateError: they are no sections.
     """
     try:
-        return [_made(Section, section) for section in plain]
+        return [_instance(Section, section) for section in plain]
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"an explanation cannot be read: {error}; the run writes it anew when it goes on"
         raise StateError(msg) from error
@@ -360,22 +360,22 @@ def sections_of(plain: Iterable[Mapping[str, Any]]) -> list[Section]:
 def nodes_of_plain(plain: Iterable[Mapping[str, Any]]) -> tuple[Node, ...]:
     """Return nodes from plain values; raises StateError if they are none."""
     try:
-        return tuple(_made(Node, node) for node in plain)
+        return tuple(_instance(Node, node) for node in plain)
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"the steps cannot be read: {error}; the run writes them anew when it goes on"
         raise StateError(msg) from error
 
 
-def _made(kind: Any, plain: Mapping[str, Any]) -> Any:
+def _instance(kind: Any, plain: Mapping[str, Any]) -> Any:
     names = {member.name for member in fields(kind)}
     return kind(**{name: _value(name, value) for name, value in plain.items() if name in names})
 
 
 def _value(name: str, value: Any) -> Any:
     if name == "parts":
-        return tuple(_made(PARTS[part["kind"]], part) for part in value)
+        return tuple(_instance(PARTS[part["kind"]], part) for part in value)
     if name in INNER:
-        return tuple(_made(INNER[name], item) for item in value)
+        return tuple(_instance(INNER[name], item) for item in value)
     return _frozen(value)
 
 

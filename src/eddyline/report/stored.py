@@ -133,7 +133,7 @@ class RunLog:
     """The journal, the progress and the view of a run; of a run without a checkpoint in memory.
 
     Args:
-        own: the folder that eddyline keeps in the checkpoint.
+        folder: the folder that eddyline keeps in the checkpoint.
         is_kept: whether anybody may read the files; without it there is a journal alone.
         clock: monotonic clock (s).
 
@@ -206,11 +206,11 @@ class RunLog:
             return  # another run may have gone on from the checkpoint
         self._has_ended = status != "running"
         with contextlib.suppress(OSError):
-            save_view(self._view, _told(make_view), at=time.time(), status=status, error=error)
+            save_view(self._view, _safe_view(make_view), at=time.time(), status=status, error=error)
         self._due_s = self._clock() + VIEW_EVERY_S
 
 
-def _told(make_view: Callable[[], RunView]) -> RunView:
+def _safe_view(make_view: Callable[[], RunView]) -> RunView:
     """Return a run as values; where its words fail, with that as its explanation."""
     try:
         return make_view()

@@ -173,12 +173,12 @@ class OrderRecord:
         costs = {"cost_ns": self.cost_ns, "as_written_ns": self.as_written_ns}
         places = {f: place for place, f in enumerate(self.order, start=1)}
         parts = {
-            name: _known({"place": places.get(f, math.nan), "drop_frac": drop_frac})
+            name: _finite({"place": places.get(f, math.nan), "drop_frac": drop_frac})
             for f, (name, drop_frac) in enumerate(
                 zip(self.filter_ids, self.drop_fracs, strict=False)
             )
         }
-        return Numbers(_known({**sums, "saved_s": self.saved_s(n_rows)}), _known(costs), parts)
+        return Numbers(_finite({**sums, "saved_s": self.saved_s(n_rows)}), _finite(costs), parts)
 
     def with_earlier(self, earlier: OrderRecord, share: float) -> OrderRecord:
         """Return one record for several batches: work adds up, costs are means over rows."""
@@ -251,7 +251,7 @@ def _with_earlier(newer: Record, earlier: Record | None, share: float) -> Record
     return newer
 
 
-def _known(values: Mapping[str, float]) -> dict[str, float]:
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 

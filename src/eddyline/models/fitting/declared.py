@@ -297,7 +297,7 @@ class Declared:
 
     def part(self, rows: pa.Table, until: int, carried_rows: pa.Table | None) -> Part:
         """Return the segments of rows that no row from an instant on changes; as of ``Fit``."""
-        models = _made(rows, self, carried_rows)
+        models = _models_of(rows, self, carried_rows)
         segments = models.segments
         waits = timeline.is_last(segments.keys) & (segments.hi > until)
         # Of an open model its own row comes again, and the latest one that it predicts.
@@ -339,7 +339,7 @@ def declared(table: pa.Table, how: Declared) -> Keyed:
         table: keys, times, and a list of coefficients for each attribute.
         how: what they mean.
     """
-    models = _made(table, how)
+    models = _models_of(table, how)
     segments = models.segments
     if how.is_endless:
         instants = micros_of(table.column(how.time))[models.places[models.last]]
@@ -356,7 +356,7 @@ def _in_pieces(segments: Segments, how: Declared) -> tuple[Segments, Mask]:
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Models:
     """What rows make.
 
     Attributes:
@@ -379,7 +379,7 @@ class _Made:
     n_without: int
 
 
-def _made(table: pa.Table, how: Declared, carried_rows: pa.Table | None = None) -> _Made:
+def _models_of(table: pa.Table, how: Declared, carried_rows: pa.Table | None = None) -> _Models:
     ids, first = entity_ids(table, how.keys)
     times = micros_of(table.column(how.time))
     coefs = {name: _complete(list_matrix(table.column(name))) for name in how.equations}
@@ -408,7 +408,7 @@ def _made(table: pa.Table, how: Declared, carried_rows: pa.Table | None = None) 
         reached = None if carried_rows is None else _reached(table, how, carried_rows, keys, lo)
         models = _predicting(segments, how, reached)
     entities = table.select(list(how.keys)).take(pa.array(first))
-    return _Made(*models, places, entities, int((~says).sum()))
+    return _Models(*models, places, entities, int((~says).sum()))
 
 
 def _reached(table: pa.Table, how: Declared, carried_rows: pa.Table, keys: Ints, lo: Ints) -> Mask:
@@ -432,7 +432,7 @@ def _complete(coefs: Floats) -> Floats:
 def _predicting(
     segments: Segments, how: Declared, is_reached: Mask | None
 ) -> tuple[Segments, Indices, Indices, Mask]:
-    """Return the models of the rows that the models before do not predict, as in ``_Made``.
+    """Return the models of the rows that the models before do not predict, as in ``_Models``.
 
     Args:
         segments: a model for each row, by entity and time, which ends where the next one begins or

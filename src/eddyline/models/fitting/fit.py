@@ -523,11 +523,11 @@ class Fit:
         return Part(
             Keyed(result.segments, entities),
             rows.take(pa.array(order[result.held])),
-            self._known(entities, result.carried),
+            self._carried_table(entities, result.carried),
             result.report,
         )
 
-    def _known(self, entities: pa.Table, carried: Carried) -> pa.Table:
+    def _carried_table(self, entities: pa.Table, carried: Carried) -> pa.Table:
         """Return what is carried as a table, by keys."""
         columns = {name: entities.column(name).take(pa.array(carried.keys)) for name in self.keys}
         size = len(self.within)

@@ -115,9 +115,7 @@ class _Reader:
         call = tree.left.unnest()
         (argument,) = call.expressions if len(call.expressions) == 1 else (None,)
         if not isinstance(argument, exp.Column) or argument.name.lower() != self._name.lower():
-            message = (
-                f"the rate of {self._name!r} is written d({self._name}) = …, got {_said(call)}"
-            )
+            message = f"the rate of {self._name!r} is written d({self._name}) = …, got {_sql(call)}"
             raise self._refused(QueryError, message, call)
         program = self._program(tree.right)
         begins = exp.column(exp.to_identifier(self._name, quoted=True)).sql(SparkText)
@@ -143,7 +141,7 @@ class _Reader:
         if name in _CALLED and len(node.expressions) == _FUNCTIONS[name][0]:
             return (name, *map(self._program, node.expressions))
         message = (
-            f"the rate of {self._name!r} has {_said(node)}; beside + - * / of attributes, t and "
+            f"the rate of {self._name!r} has {_sql(node)}; beside + - * / of attributes, t and "
             f"columns it may have {', '.join(_CALLED)}"
         )
         raise self._refused(NotSupportedError, message, node)
@@ -171,7 +169,7 @@ def _called(node: Expr) -> str:
     return str(node.this).lower() if is_call else ""
 
 
-def _said(node: Expr) -> str:
+def _sql(node: Expr) -> str:
     return str(node.sql(SparkText))
 
 

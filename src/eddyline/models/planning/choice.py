@@ -103,11 +103,11 @@ class AskingChoice(Choice):
         self._steps = {str(part): part for part in every if is_watched(part)}
         self.is_adaptive = options.adaptive and bool(self._steps)
         self._states = {text: JoinState() for text in self.joins}
-        self._known = ModelProfile()
+        self._profile = ModelProfile()
         self._newest = ModelProfile()
         self._estimates: dict[str, Estimate] = {}
         """What steps give in the next batch, not yet put right."""
-        self._left: dict[tuple[str, str], Estimate] = {}
+        self._left_shares: dict[tuple[str, str], Estimate] = {}
         """What share of the sides of joins is left, by histograms."""
         self._accuracy: dict[str, Accuracy] = {}
         self._n_steps = 0
@@ -196,7 +196,7 @@ class AskingChoice(Choice):
         self._n_steps += 1
         self._budget.earn(task_ns)
         self._budget.spend(fresh.sample_ns)
-        older = self._known.decayed(FRESH, FRESH_SAMPLE if fresh.coefs or fresh.groups else 1.0)
+        older = self._profile.decayed(FRESH, FRESH_SAMPLE if fresh.coefs or fresh.groups else 1.0)
         if self._n_steps == FIRST + 1:  # much was compiled before, which no later batch does
             older = replace(older, joins={})
         profile = older.merged(replace(fresh, sample_ns=0.0))
@@ -205,7 +205,7 @@ class AskingChoice(Choice):
             text: structs.replace(step, n_entities=fresh.steps.get(text, step).n_entities)
             for text, step in profile.steps.items()
         }
-        self._known, self._newest = replace(profile, steps=steps), fresh
+        self._profile, self._newest = replace(profile, steps=steps), fresh
         if any(step.n_looked for step in fresh.steps.values()):
             self._expect()
         if self._n_steps > FIRST:
@@ -234,7 +234,7 @@ class AskingChoice(Choice):
         for name, side in seen.sides.items():
             if side.n_asked:
                 state.prices[name] = side.ns / side.n_asked
-            share = self._left.get((text, name))
+            share = self._left_shares.get((text, name))
             if share is not None and side.n_asked:
                 accuracy = state.sides.get(name, Accuracy())
                 state.sides[name] = accuracy.after(share.value, side.n_left / side.n_asked)
@@ -250,13 +250,13 @@ class AskingChoice(Choice):
         self._estimates = {}
         sides = [(text, name) for text in self.joins for name in self._names(text)]
         shares = {side: self._left_of(*side) for side in sides}
-        self._left = {side: share for side, share in shares.items() if share is not None}
+        self._left_shares = {side: share for side, share in shares.items() if share is not None}
         for text, step in self._steps.items():
-            counts = self._known.steps.get(text, StepCounts())
+            counts = self._profile.steps.get(text, StepCounts())
             if isinstance(step, graph.SameEntity | graph.OtherEntities):
-                estimate = of_join(step, counts, self._known)
+                estimate = of_join(step, counts, self._profile)
             else:
-                estimate = of_step(step, counts, self._known)
+                estimate = of_step(step, counts, self._profile)
             if estimate is not None:
                 self._estimates[text] = estimate
 
@@ -266,7 +266,7 @@ class AskingChoice(Choice):
         """Return what share of a side is left, by histograms; None: nothing is known."""
         estimate = Estimate.exactly(1.0)
         for question in questions(self.joins[text].condition, name):
-            share = share_of(text, question, self._known.coefs)
+            share = share_of(text, question, self._profile.coefs)
             if share is None:
                 return None
             estimate = Estimate(
@@ -276,9 +276,9 @@ class AskingChoice(Choice):
 
     def _side(self, text: str, name: str, n_in: float, n_entities: float) -> SideCost | None:
         """Return what is known of a side; None if nothing is known of what is left of it."""
-        side = self._known.joins[text].sides.get(name, SideCounts())
+        side = self._profile.joins[text].sides.get(name, SideCounts())
         newest = self._newest.joins[text].sides.get(name, SideCounts())
-        share: Estimate | None = self._left.get((text, name))
+        share: Estimate | None = self._left_shares.get((text, name))
         if share is not None:
             accuracy = self._states[text].sides.get(name, Accuracy())
             share = _at_most_one(accuracy.corrected(share))
@@ -293,7 +293,7 @@ class AskingChoice(Choice):
 
     def _cost(self, text: str) -> JoinCost | None:
         """Return what is known of the cost of a join; None if that is not enough."""
-        join, counts = self._known.joins.get(text), self._newest.steps.get(text)
+        join, counts = self._profile.joins.get(text), self._newest.steps.get(text)
         if join is None or counts is None or text not in self._newest.joins or not join.n_in:
             return None
         sides = {}
@@ -382,7 +382,7 @@ class AskingChoice(Choice):
         for name in self._names(text):
             side = newest.get(name, SideCounts())
             share = side.n_left / side.n_asked if side.n_asked else None
-            sides.append(SideView(name, self._left.get((text, name)), share))
+            sides.append(SideView(name, self._left_shares.get((text, name)), share))
         estimate = state.estimate
         if estimate is not None:
             estimate = state.accuracy.corrected(estimate)
@@ -392,7 +392,7 @@ class AskingChoice(Choice):
 
     def snapshot(self) -> Learned:
         """Return the learned state."""
-        profile = self._known
+        profile = self._profile
         return Learned(
             dict(profile.steps),
             dict(profile.joins),
@@ -415,7 +415,7 @@ class AskingChoice(Choice):
         saved = read(state)
         if not self.is_adaptive:
             return
-        self._known = saved.profile()
+        self._profile = saved.profile()
         self._accuracy = {
             text: accuracy for text, accuracy in saved.steps.items() if text in self._steps
         }

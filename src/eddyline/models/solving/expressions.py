@@ -238,22 +238,22 @@ class _Scaled:
     up: Ints
 
     @classmethod
-    def of(cls, terms: Terms, up: Ints | int = 0) -> _Scaled:
+    def from_terms(cls, terms: Terms, up: Ints | int = 0) -> _Scaled:
         largest = terms.size.max(axis=1)
         # 0 is 0 on any scale, and takes the scale of the other operand.
         by = np.where(largest == 0, _OF_ZERO, np.frexp(largest)[1].astype(np.int64))
         return cls(terms.divided(by), up + by)
 
     def slope(self) -> _Scaled:
-        return _Scaled.of(self.terms.slope(), self.up)
+        return _Scaled.from_terms(self.terms.slope(), self.up)
 
     def __add__(self, other: _Scaled) -> _Scaled:
         most = np.maximum(self.up, other.up)
         both = self.terms.divided(most - self.up) + other.terms.divided(most - other.up)
-        return _Scaled.of(both, most)
+        return _Scaled.from_terms(both, most)
 
     def __mul__(self, other: _Scaled) -> _Scaled:
-        return _Scaled.of(self.terms * other.terms, self.up + other.up)
+        return _Scaled.from_terms(self.terms * other.terms, self.up + other.up)
 
 
 def computed(
@@ -271,25 +271,25 @@ def computed(
         slope: gives the derivative of a result.
     """
 
-    def of(part: Expression) -> Any:
+    def value_of(part: Expression) -> Any:
         match part:
             case Number(value):
                 return number(value)
             case Attribute(name):
                 return values[name]
             case Sum(left, right):
-                return of(left) + of(right)
+                return value_of(left) + value_of(right)
             case Product(left, right):
-                return of(left) * of(right)
+                return value_of(left) * value_of(right)
             case Power(base, exponent):
-                factors = [of(base)] * exponent
+                factors = [value_of(base)] * exponent
                 return reduce(mul, factors) if factors else number(1.0)
             case Slope(below):
-                return slope(of(below))
+                return slope(value_of(below))
         msg = f"{part} is no polynomial: it has to be rewritten before"
         raise TypeError(msg)
 
-    result: T = of(expression)
+    result: T = value_of(expression)
     return result
 
 
@@ -341,11 +341,16 @@ def cleaned_of(
         if lost is not None:
             rows = np.flatnonzero(np.broadcast_to(lost, n))
             some = {
-                name: _Scaled.of(Terms(attribute_terms.coefs[rows], attribute_terms.size[rows]))
+                name: _Scaled.from_terms(
+                    Terms(attribute_terms.coefs[rows], attribute_terms.size[rows])
+                )
                 for name, attribute_terms in inputs.items()
             }
             scaled = computed(
-                expression, some, lambda value: _Scaled.of(Terms.number(value)), _Scaled.slope
+                expression,
+                some,
+                lambda value: _Scaled.from_terms(Terms.number(value)),
+                _Scaled.slope,
             )
             coefs[rows] = np.ldexp(scaled.terms.cleaned, scaled.up[:, None] * grows_back)
     return coefs

@@ -118,7 +118,7 @@ def split_condition(
         names = [column.name.lower() for column in part.find_all(exp.Column)]
         is_other = [name in other_names for name in names]
         if names and all(is_other):
-            native.append(_said(part))
+            native.append(_sql(part))
             continue
         if any(is_other) and mixes:
             both = _Reader(
@@ -128,7 +128,7 @@ def split_condition(
             continue
         if any(is_other):
             raise reader.unsupported(
-                f"{_said(part)} compares modelled attributes with other columns, or joins both by "
+                f"{_sql(part)} compares modelled attributes with other columns, or joins both by "
                 "OR; conditions on other columns stand beside these, joined by AND",
                 part,
             )
@@ -217,7 +217,7 @@ class _Reader:
         if isinstance(node, exp.Binary) and type(node) in _OPS:
             return self._all_of(_chain(node), node, is_so=is_so)
         raise self.unsupported(
-            f"{_said(node)} is no comparison of modelled attributes; these are < <= = <> >= >, "
+            f"{_sql(node)} is no comparison of modelled attributes; these are < <= = <> >= >, "
             "BETWEEN and IN, and AND, OR and NOT of them",
             node,
         )
@@ -323,9 +323,9 @@ class _Reader:
         if axes is None:
             named = self._positions
             raise self.wrong(
-                f"{_said(node)} is no position; {unknown('position', _said(node), named)}"
+                f"{_sql(node)} is no position; {unknown('position', _sql(node), named)}"
                 if named
-                else f"{_said(node)} is no position; fit one: track=('lat', 'lon')",
+                else f"{_sql(node)} is no position; fit one: track=('lat', 'lon')",
                 node,
             )
         return earth.point(axes)
@@ -369,13 +369,13 @@ class _Reader:
         divisor = self.expression(node.right)
         if names_in(divisor):
             raise self.unsupported(
-                f"{_said(node)} divides by a modelled attribute, which gives no polynomial; "
+                f"{_sql(node)} divides by a modelled attribute, which gives no polynomial; "
                 "multiply both sides by it, with its sign in mind",
                 node,
             )
         value = self._value(divisor, node.right)
         if value == 0:
-            raise self.wrong(f"{_said(node)} divides by 0", node)
+            raise self.wrong(f"{_sql(node)} divides by 0", node)
         return Product(Number(1 / value), self.expression(node.left))
 
     def _call(self, node: exp.Anonymous) -> Expression:
@@ -405,7 +405,7 @@ class _Reader:
         value = self._value(self.expression(node), node)
         if value != int(value) or not 0 <= value <= HIGHEST_POWER:
             raise self.unsupported(
-                f"pow() takes a whole exponent from 0 to {HIGHEST_POWER}, got {_said(node)}", node
+                f"pow() takes a whole exponent from 0 to {HIGHEST_POWER}, got {_sql(node)}", node
             )
         return int(value)
 
@@ -417,7 +417,7 @@ class _Reader:
                 return self._value(left, node) + self._value(right, node)
             case Product(left, right):
                 return self._value(left, node) * self._value(right, node)
-        raise self.unsupported(f"{_said(node)} is no constant; write a number", node)
+        raise self.unsupported(f"{_sql(node)} is no constant; write a number", node)
 
     def _number(self, node: Expr) -> Expression:
         constant = constant_of(node)
@@ -428,7 +428,7 @@ class _Reader:
             )
         if constant is None or constant.family not in {"integer", "decimal", "float"}:
             raise self.unsupported(
-                f"{_said(node)} is no finite number and no modelled attribute; conditions on "
+                f"{_sql(node)} is no finite number and no modelled attribute; conditions on "
                 "other columns belong in WHERE before the model",
                 node,
             )
@@ -481,5 +481,5 @@ def _function(node: Expr) -> str:
     return str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
 
 
-def _said(node: Expr) -> str:
+def _sql(node: Expr) -> str:
     return node.sql(SparkText)

@@ -96,7 +96,7 @@ class Aggregates:
             )
         self.width_us, self.slide_us = self._window()
         self._aliases = self._of_columns()
-        self._made: dict[tuple[str, tuple[str, ...]], Aggregated] = {}
+        self._aggregated: dict[tuple[str, tuple[str, ...]], Aggregated] = {}
         for call in calls:
             self._add(call)
         self._check_functions()
@@ -175,8 +175,8 @@ class Aggregates:
         text = self._scope.rewritten(part, mentions)
         key = function, comparable(text)
         names = [name for name, aliased in self._aliases.items() if aliased is call]
-        name = names[0] if names else f"__{function}{len(self._made)}"
-        self._made.setdefault(key, Aggregated(function, name, text, start, distance))
+        name = names[0] if names else f"__{function}{len(self._aggregated)}"
+        self._aggregated.setdefault(key, Aggregated(function, name, text, start, distance))
         call.meta["aggregated"] = key
 
     def _check_no_position(
@@ -199,7 +199,7 @@ class Aggregates:
         return None
 
     def _check_functions(self) -> None:
-        first, *others = self._made.values()
+        first, *others = self._aggregated.values()
         for other in others:
             if other.function != first.function or first.function in {"min", "max"}:
                 message = (
@@ -246,7 +246,7 @@ class Aggregates:
 
     @property
     def _first_made(self) -> Aggregated:
-        return next(iter(self._made.values()))
+        return next(iter(self._aggregated.values()))
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -276,7 +276,7 @@ class Aggregates:
 
     def _computed(self, slide: timedelta | None) -> Node:
         """Return the aggregates, at ticks or as segments."""
-        wanted = {aggregated.name: aggregated.text for aggregated in self._made.values()}
+        wanted = {aggregated.name: aggregated.text for aggregated in self._aggregated.values()}
         current = {attribute: quoted(attribute) for attribute in self._scope.attributes.values()}
         first = self._first_made
         node: Node = self._scope.node
@@ -304,7 +304,7 @@ class Aggregates:
             side.name,
             side.start,
             keys,
-            {aggregated.name: aggregated.name for aggregated in self._made.values()},
+            {aggregated.name: aggregated.name for aggregated in self._aggregated.values()},
             stream=side.stream,
         )
         slides = self._scope.slides
@@ -411,7 +411,7 @@ class Aggregates:
     # -- names ------------------------------------------------------------------------------------
 
     def _name(self, call: exp.Anonymous) -> str:
-        return self._made[call.meta["aggregated"]].name
+        return self._aggregated[call.meta["aggregated"]].name
 
     def _mentions(self, tree: Expr, what: str, side: Side) -> Iterator[Mention]:
         """Yield the aggregates and keys in an expression over results, in order of the text."""

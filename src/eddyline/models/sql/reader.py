@@ -158,7 +158,7 @@ class _Reader:
             slides = scope.slides
             items = self._selected(statement, scope, self._kind(outputs, slides))
             node = _projected(scope, items)
-            return self._given(statement, node, items, outputs, slides)
+            return self._result(statement, node, items, outputs, slides)
         aggregates = Aggregates(statement, scope, asked)
         is_said = outputs.every_us is not None or outputs.is_changes or bool(outputs.bounds)
         if aggregates.slide_us is not None and aggregates.is_plain and not is_said:
@@ -166,7 +166,7 @@ class _Reader:
         result_scope = aggregates.segments()
         kind = self._kind(outputs, result_scope.slides)
         items = aggregates.items(result_scope, OF_TIME[kind])
-        return self._given(
+        return self._result(
             statement, _projected(result_scope, items), items, outputs, result_scope.slides
         )
 
@@ -178,7 +178,7 @@ class _Reader:
             node, projections(items, "samples", columns, self._text), aggregates.conditions
         )
 
-    def _given(
+    def _result(
         self,
         statement: Statement,
         node: Node,

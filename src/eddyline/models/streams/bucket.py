@@ -416,7 +416,7 @@ class EarlyBatch(BucketBatch):
     """The work of one bucket in one batch, of which results are given before they are final.
 
     Args:
-        *given: as of ``BucketBatch``.
+        *arguments: as of ``BucketBatch``.
         version: the number of the batch, more than those before it.
     """
 
@@ -439,9 +439,9 @@ class EarlyBatch(BucketBatch):
 
     def _results(self, stage: EntityStage) -> pa.Table | None:
         final = super()._results(stage)
-        return self._told(final, stage) if stage.index.codes.size else None
+        return self._revision(final, stage) if stage.index.codes.size else None
 
-    def _told(self, final: pa.Table | None, stage: EntityStage) -> pa.Table | None:
+    def _revision(self, final: pa.Table | None, stage: EntityStage) -> pa.Table | None:
         """Return what is new and what is taken back, and keep results that are not final."""
         index, shape = self._index, self.plan.node.shape
         waiting = [self._rows_that_wait(number) for number, _ in enumerate(self.plan.inputs)]
@@ -542,20 +542,20 @@ class WholeEarlyBatch(BucketBatch):
     Files that this writes are named by no manifest.
 
     Args:
-        *given: as of ``BucketBatch``.
+        *arguments: as of ``BucketBatch``.
         version: the number of the batch, more than those before it.
     """
 
     def __init__(self, *arguments: Any, version: int) -> None:
         super().__init__(*arguments)
-        self._given, self._version = arguments, version
+        self._arguments, self._version = arguments, version
 
     def run(self, arrived: Sequence[pa.Table | None]) -> Iterator[pa.Table]:
         """Yield what is new and what is taken back; as of ``BucketBatch``."""
         final = [table.combine_chunks() for table in super().run(arrived)]
-        plan, place, _, bucket, *_ = self._given
+        plan, place, _, bucket, *_ = self._arguments
         report = self.report
-        ended = BucketBatch(plan, place, report.after, bucket, ENDED, *self._given[5:])
+        ended = BucketBatch(plan, place, report.after, bucket, ENDED, *self._arguments[5:])
         early = [*ended.run([None] * len(plan.inputs))]
         held = HeldRows(place.files, place.runs, self.state.early, NEVER).before(FOREVER)
         before = _together([held_rows.payload for held_rows in held])

@@ -458,7 +458,7 @@ def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
     for parent in graph.parts(node):
         if graph.is_crossing(parent):
             for part in (*graph.below(parent), parent):
-                cutting.of(part)
+                cutting.source_of(part)
     return (*cutting.stages, cutting.stage(node))
 
 
@@ -491,18 +491,18 @@ class _Cutting:
     def __init__(self, n_inputs: int) -> None:
         self.stages: list[Stage] = []
         self._n_inputs = n_inputs
-        self._made: dict[int, int] = {}
+        self._sources: dict[int, int] = {}
 
-    def of(self, part: graph.Node) -> int:
+    def source_of(self, part: graph.Node) -> int:
         """Return where what a part gives comes from, a stage of its own unless it is one."""
-        if id(part) not in self._made:
+        if id(part) not in self._sources:
             stage = self.stage(part)
             if isinstance(stage.node, graph.Input):
-                self._made[id(part)] = stage.inputs[0]
+                self._sources[id(part)] = stage.inputs[0]
             else:
                 self.stages.append(stage)
-                self._made[id(part)] = self._n_inputs + len(self.stages) - 1
-        return self._made[id(part)]
+                self._sources[id(part)] = self._n_inputs + len(self.stages) - 1
+        return self._sources[id(part)]
 
     def stage(self, root: graph.Node) -> Stage:
         """Return what is done from the stages that there are to a part."""
@@ -520,8 +520,8 @@ class _Cutting:
             return copies[id(part)]
 
         def cut(part: graph.Node) -> graph.Node:
-            if id(part) in self._made:
-                return input_of(self._made[id(part)], part.shape)
+            if id(part) in self._sources:
+                return input_of(self._sources[id(part)], part.shape)
             if isinstance(part, graph.Input):
                 return input_of(part.at, part.shape)
             return graph.over(part, [*map(copy, graph.below(part))])

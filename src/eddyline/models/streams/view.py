@@ -286,9 +286,11 @@ class _Drawing:
 
     def __init__(self, sketch: Sketch, plan: StreamPlan, code: int) -> None:
         self._plan = plan
-        self._rows = {number: _of(table, code) for number, table in sketch.rows.items()}
-        self._segments = {number: _of(table, code) for number, table in sketch.segments.items()}
-        self._results = None if sketch.results is None else _of(sketch.results, code)
+        self._rows = {number: _rows_of_entity(table, code) for number, table in sketch.rows.items()}
+        self._segments = {
+            number: _rows_of_entity(table, code) for number, table in sketch.segments.items()
+        }
+        self._results = None if sketch.results is None else _rows_of_entity(sketch.results, code)
         tables = [*self._rows.values(), *self._segments.values()]
         self._entity = _name(next(table for table in tables if len(table)), plan.keys)
         firsts = [self._times(number).min() for number, table in self._rows.items() if len(table)]
@@ -419,7 +421,7 @@ def _of_samples(
     return curves
 
 
-def _of(table: pa.Table, code: int) -> pa.Table:
+def _rows_of_entity(table: pa.Table, code: int) -> pa.Table:
     return table.filter(pa.array(codes_of(table) == code))
 
 

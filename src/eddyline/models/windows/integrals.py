@@ -134,28 +134,30 @@ class Windows:
         track, begin = self.track, self.at - self.width
         inside = self.head == self.tail
         sums = np.zeros(len(self.at))
-        sums[inside] = _of(track, part, self.tail[inside], begin[inside], self.at[inside])
+        sums[inside] = _integrals_over(
+            track, part, self.tail[inside], begin[inside], self.at[inside]
+        )
         head, tail = self.head[~inside], self.tail[~inside]
         everything = np.arange(len(track.keys))
-        whole = _of(track, part, everything, track.lo, track.hi)
+        whole = _integrals_over(track, part, everything, track.lo, track.hi)
         high, low = sums_before(whole, timeline.is_first(track.keys))
         between = (high[head] - high[tail + 1]) + (low[head] - low[tail + 1])
         sums[~inside] = (
-            _of(track, part, tail, begin[~inside], track.hi[tail])
+            _integrals_over(track, part, tail, begin[~inside], track.hi[tail])
             + between
-            + _of(track, part, head, track.lo[head], self.at[~inside])
+            + _integrals_over(track, part, head, track.lo[head], self.at[~inside])
         )
         return sums
 
     def polynomial_integrals(self, coefs: Floats) -> Floats:
         """Return the integral over each window of the segments' polynomials, 0 over gaps."""
-        return window_integrals(*self._given(coefs))
+        return window_integrals(*self._kernel_arguments(coefs))
 
     def formulas(self, coefs: Floats) -> Floats:
         """Return the same as polynomials of how much later a window closes, ``[m, degree + 2]``."""
-        return window_formulas(*self._given(coefs))
+        return window_formulas(*self._kernel_arguments(coefs))
 
-    def _given(self, coefs: Floats) -> tuple[Floats, Ints, Pieces, Closing, int]:
+    def _kernel_arguments(self, coefs: Floats) -> tuple[Floats, Ints, Pieces, Closing, int]:
         track = self.track
         pieces = (track.keys, track.lo, track.hi, track.rows)
         arrays = np.ascontiguousarray(coefs), np.ascontiguousarray(track.segments.origin)
@@ -272,7 +274,7 @@ def track_of(segments: Segments, width_us: int) -> Track:
     return Track(solid, owners[order], starts[order], ends[order], rows[order])
 
 
-def _of(track: Track, part: Part, pieces: Indices, start: Ints, stop: Ints) -> Floats:
+def _integrals_over(track: Track, part: Part, pieces: Indices, start: Ints, stop: Ints) -> Floats:
     """Return the integral over a part of each of some pieces: 0 over gaps."""
     integrals = np.zeros(len(pieces))
     rows = track.rows[pieces]
