@@ -427,7 +427,7 @@ def test_a_table_that_was_made_again_is_another_one(tmp_path):
         for number in range(n_versions):
             added(path, [number])
         for reader in (source, restarted):
-            with pytest.raises(SourceError, match="is another table than the one that the query"):
+            with pytest.raises(SourceError, match="is another table than the one that was read"):
                 reader.splits(offset, reader.latest(offset, None, None))
 
 

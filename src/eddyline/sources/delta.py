@@ -29,6 +29,8 @@ from eddyline.sources.versions import Change, Part, VersionedSource, as_texts, c
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from eddyline.sources.source import Offset
+
 NEEDS = ("a Delta table", "delta")
 """What needs ``deltalake``, and the extra that has it."""
 
@@ -148,17 +150,19 @@ class Delta(VersionedSource):
         """A version that is there."""
         self._loaded: Any = None
         """The version that was loaded last."""
+        self._identity: tuple[Any, str] | None = None
+        """The id of the table, with the commit that it was read from: version, bytes, time (ns)."""
 
     @property
     def where(self) -> str:
         """The table, as errors call it."""
         return f"the Delta table {self.path}"
 
-    def ddl(self) -> str:
-        """Return the columns of the newest version as Spark's DDL."""
+    def ddl(self, version: Offset | None = None) -> str:
+        """Return the columns of a version, the newest if None, as Spark's DDL."""
         from eddyline.sql.parsing import quoted  # noqa: PLC0415 - workers need no parser
 
-        fields = self._schema(self._table(None))
+        fields = self._schema(self._table(None if version is None else version["version"]))
         return ", ".join(f"{quoted(field['name'])} {self._type(field)}" for field in fields)
 
     # -- versions ---------------------------------------------------------------------------------
@@ -173,8 +177,16 @@ class Delta(VersionedSource):
 
     def identity(self, version: int) -> str | None:
         """Return the id in the table's metadata."""
+        files, root = self._file_system()
         with self._asked():
-            return str(self._table(None if version < 0 else version).metadata().id)
+            info = files.get_file_info(root + _commit(max(version, 0)))
+        commit = version, info.size, info.mtime_ns
+        if self._identity is None or self._identity[0] != commit:
+            self._loaded = None  # a table that was made again may have as many versions
+            with self._asked():
+                table = self._table(None if version < 0 else version)
+                self._identity = commit, str(table.metadata().id)
+        return self._identity[1]
 
     def _has_commit(self, version: int) -> bool:
         files, root = self._file_system()

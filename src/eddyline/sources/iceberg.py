@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+
+    from eddyline.sources.source import Offset, Split
 
 NEEDS = ("an Iceberg table", "iceberg")
 """What needs ``pyiceberg``, and the extra that has it."""
@@ -179,12 +181,13 @@ class Iceberg(VersionedSource):
         """The table, as errors call it."""
         return f"the Iceberg table {self.table}"
 
-    def ddl(self) -> str:
-        """Return the columns of the table as Spark's DDL."""
+    def ddl(self, version: Offset | None = None) -> str:
+        """Return the columns of the table, now or at a version, as Spark's DDL."""
         from eddyline.sql.parsing import quoted  # noqa: PLC0415 - workers need no parser
 
-        columns = []
-        for field in self.loaded(is_new=True).schema().fields:
+        columns, table = [], self.loaded(is_new=True)
+        schema = table.schema() if version is None else self._schema_at(version["version"])
+        for field in schema.fields:
             try:
                 columns.append(f"{quoted(field.name)} {_ddl(field.field_type)}")
             except KeyError as error:
@@ -286,6 +289,23 @@ class Iceberg(VersionedSource):
         """Return what a task needs to read some files: the columns are those of now."""
         return IcebergSplit(*for_tasks(self.loaded()), parts)
 
+    def table_splits(self, version: Offset) -> Sequence[Split]:
+        """Return what the tasks of a job read of a version, with the columns that it had."""
+        schema_id = self._schema_at(version["version"]).schema_id
+        return [
+            replace(
+                split,
+                metadata=split.metadata.model_copy(update={"current_schema_id": schema_id}),
+            )
+            for split in super().table_splits(version)
+        ]
+
+    def _schema_at(self, version: int | None) -> Any:
+        """Return the columns of a snapshot."""
+        table = self.loaded()
+        schema_id = None if version is None else self._snapshot(version).schema_id
+        return table.schema() if schema_id is None else table.schemas()[schema_id]
+
     def plain_path(self, version: int | None, file: Any) -> str | None:  # noqa: ARG002
         """Return the path of a file that has just the rows and columns of the table.
 
@@ -293,14 +313,17 @@ class Iceberg(VersionedSource):
         has had one schema, without other names for columns, whose names Parquet takes as they are.
         """
         table = self.loaded()
-        place = urlsplit(str(file.file.file_path))
-        is_local_parquet = place.scheme in ("", "file") and str(file.file.file_format) in _PARQUET
+        path, kind = str(file.file.file_path), str(file.file.file_format)
+        place = urlsplit(path)
+        if place.scheme == "file" and not place.netloc and "#" not in path and "?" not in path:
+            path = place.path
+        is_local_parquet = path.startswith("/") and kind in _PARQUET
         has_one_schema = len(table.metadata.schemas) == 1 and NAME_MAPPING not in table.properties
         fields = table.schema().fields
         if file.delete_files or not is_local_parquet or not has_one_schema:
             return None
         are_plain = (_PLAIN_NAME.fullmatch(field.name) and _is_plain(field) for field in fields)
-        return place.path if all(are_plain) else None
+        return path if all(are_plain) else None
 
     # -- rows -------------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ class Kafka(Source):
         elif self.value not in (*VALUES, "function") and ":" not in self.value:
             _one_of("value", self.value, (*VALUES, "module:function"))
 
-    def ddl(self) -> str:
+    def ddl(self, version: Offset | None = None) -> str:  # noqa: ARG002 - a topic has no versions
         """Return the columns."""
         value = {"bytes": "value BINARY", "text": "value STRING"}.get(self.value)
         columns = [value or self.options["schema"]]

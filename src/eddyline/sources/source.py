@@ -7,6 +7,7 @@ two offsets. Invariant: two offsets always give the same rows, or an error.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -66,7 +67,8 @@ class Source(ABC):
                 msg = unknown(f"option of {self.kind}", name, sorted(self.names))
                 raise OptionError(msg, option=name)
         most = self.options.get(LIMIT)
-        if most is not None and not (most.isascii() and most.isdecimal() and int(most)):
+        is_number = most is not None and re.fullmatch(r"0*[1-9][0-9]{0,17}", most)
+        if most is not None and not is_number:
             msg = f"option {LIMIT!r} is a number of rows from 1 on, got {most!r}"
             raise OptionError(msg, max_per_batch=most)
 
@@ -83,8 +85,11 @@ class Source(ABC):
         return name.startswith(self.prefixes)
 
     @abstractmethod
-    def ddl(self) -> str:
+    def ddl(self, version: Offset | None = None) -> str:
         """Return the columns as Spark's DDL.
+
+        Args:
+            version: of a table; the newest if None.
 
         Raises:
             SourceError: the source has to be asked and does not answer.

@@ -234,8 +234,8 @@ class VersionedSource(Source):
         began = start.get("table")
         if began is not None and began != self.identity(end["version"]):
             msg = (
-                f"{self.where} is another table than the one that the query began with: it was "
-                f"removed and made again. Begin a query with another checkpoint"
+                f"{self.where} is another table than the one that was read before: it was removed "
+                f"and made again. Begin a query with another checkpoint"
             )
             raise SourceError(msg, table=began)
 
@@ -313,7 +313,12 @@ class VersionedSource(Source):
         return {"version": version} if table is None else {"version": version, "table": table}
 
     def table_splits(self, version: Offset) -> Sequence[Split]:
-        """Return what the tasks of a job read of a version of the table."""
+        """Return what the tasks of a job read of a version of the table.
+
+        Raises:
+            SourceError: it is gone, or the table at this place is another one.
+        """
+        self._check_identity(version, version)
         return self._packed(version["version"], self._files_of(version["version"]))
 
 

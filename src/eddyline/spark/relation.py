@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.query.steps import FilterStep, Step
-    from eddyline.sources.source import Source
 
 LOCAL = "timestamp_ntz"
 """The type of event times that are readings of a wall clock."""
@@ -113,7 +112,7 @@ def instant_of(micros: str, *, is_local: bool) -> str:
 class Refresh:
     """How a table is read again while queries run."""
 
-    source: Source
+    source: VersionedSource
     every_us: int
     """Least time between two looks at its version (µs)."""
     steps: tuple[FilterStep | ProjectStep, ...] = ()

@@ -33,6 +33,9 @@ FORMAT = 5
 KEPT = 2
 """Manifests that are kept: Spark may run the batch after the one before the last again."""
 
+VERSIONS = "versions"
+"""The folder of the versions of tables, in that of the state; see ``table_versions``."""
+
 RESTORE = "restore it from a backup"
 """Advice about state that is damaged."""
 
@@ -172,8 +175,9 @@ class ManifestFolder:
         try:
             for each in self._present():
                 self.files.delete_file(self._path(each))
-            for name in names_in(self.files, self._runs):
-                self.files.delete_file(f"{self._runs}/{name}")
+            for folder in (self._runs, f"{self.folder}/{VERSIONS}"):
+                for name in names_in(self.files, folder):
+                    self.files.delete_file(f"{folder}/{name}")
         except OSError as error:
             msg = f"the state in {self.folder} cannot be removed: {error}; remove it"
             raise StateError(msg, folder=self.folder) from error

@@ -1,32 +1,32 @@
 """The versions of tables that a batch reads, noted in the state folder before the batch runs.
 
 A batch that was killed has no manifest. It runs again in a process that may find newer versions,
-and has to read those of its first attempt.
+and has to read those of its first attempt. A batch has one note for all operators of its query, so
+all of them read one version of a table.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import msgspec
 
 from eddyline.data.files import replace_in
 from eddyline.errors import StateError
-from eddyline.state.manifest import KEPT, RESTORE, names_in
+from eddyline.state.manifest import KEPT, RESTORE, VERSIONS, names_in
 
 if TYPE_CHECKING:
     from eddyline.state.manifest import StatePlace
 
 Versions = dict[str, dict[str, Any]]
-"""Version of each table, by name; JSON."""
+"""Version of each table, by the name of the table; JSON."""
 
 ENDING = ".json"
 
 
-def noted_versions(place: StatePlace, batch_id: int) -> Versions | None:
-    """Return the versions of a batch; None if it never began.
+def noted_versions(place: StatePlace, batch_id: int) -> Versions:
+    """Return the versions of a batch; none if it never began.
 
     Raises:
         StateError: the note cannot be read.
@@ -36,7 +36,7 @@ def noted_versions(place: StatePlace, batch_id: int) -> Versions | None:
         with place.files.open_input_file(path) as source:
             return msgspec.json.decode(source.read(), type=Versions)
     except FileNotFoundError:
-        return None
+        return {}
     except (OSError, ValueError, RecursionError) as error:
         msg = f"the versions of tables of batch {batch_id} cannot be read from {path}: {error}"
         raise StateError(f"{msg}; {RESTORE}", path=path) from error
@@ -66,7 +66,7 @@ def note_versions(place: StatePlace, batch_id: int, versions: Versions) -> None:
 
 
 def _folder(place: StatePlace) -> str:
-    return f"{place.folder}/versions/{quote(place.operator, safe='')}"
+    return f"{place.folder}/{VERSIONS}"
 
 
 def _path(place: StatePlace, batch_id: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -182,6 +183,131 @@ def test_a_batch_that_runs_again_meets_the_version_of_its_first_attempt(spark, t
     assert versions_of(run)[-1] == (1, "t 0", "t 2")
 
 
+def changing(source, versions):
+    """A source whose table gets the next version whenever its newest one is asked for."""
+    newest, rest = source.newest, iter(versions)
+
+    def changed():
+        version = newest()
+        next(rest, lambda: None)()
+        return version
+
+    source.newest = changed
+    return source
+
+
+@pytest.mark.filterwarnings("ignore::eddyline.errors.NullWarning")
+@pytest.mark.large("runs two queries")
+@pytest.mark.parametrize("form", ["not in", "twice"])
+def test_a_batch_meets_one_version_however_often_a_query_names_the_table(spark, tmp_path, form):
+    """Of neither version is a row a result: of the first k is there, of the second NULL is."""
+    write_table(tmp_path, [(1, "p")])
+    write_rows(tmp_path, "a", 0, [(1, 0, 0)])
+    # The engine asks for the version when it is told of the table, and each batch does.
+    later = [
+        lambda: None,
+        lambda: write_table(tmp_path, [(None, "p")]),
+        lambda: write_table(tmp_path, [(2, "p")]),
+    ]
+    engine = engine_over(spark, tmp_path, streams=("a",))
+    source = changing(el.delta(tmp_path / "t"), later)
+    engine.table("t", source, refresh="0 seconds", replace=True)
+    got = []
+    if form == "not in":
+        text = "SELECT a.x FROM a WHERE a.k NOT IN (SELECT t.k FROM t WHERE t.v = 'p')"
+        run = run_over(engine, text, tmp_path, lambda df, _: got.append(df.collect()))
+        assert got == [[]]
+    else:
+        text = """SELECT one.v AS v, two.v AS w FROM a, t AS one, t AS two
+                  WHERE a.k = one.k AND a.k = two.k"""
+        run = run_over(engine, text, tmp_path, lambda df, _: got.append(df.collect()))
+        assert [[tuple(row) for row in rows] for rows in got] == [[("p", "p")]]
+    assert {after.rpartition(" ")[2] for _, _, after in versions_of(run)} == {"0"}
+
+
+def fail(df, _):
+    df.collect()
+    msg = "the sink is away"
+    raise ConnectionError(msg)
+
+
+@pytest.mark.large("starts a query four times")
+def test_a_batch_that_runs_again_keeps_its_versions_whatever_is_refreshed(spark, tmp_path):
+    write_table(tmp_path, [(1, "old")])
+    write_deltalake(tmp_path / "u", pa.table({"k": [1], "w": ["u"]}))
+    write_rows(tmp_path, "a", 0, [(1, 10, 0)])
+    text = "SELECT t.v AS v, u.w AS w FROM a, t, u WHERE a.k = t.k AND a.k = u.k"
+
+    def engine(*, t, u):
+        made = engine_over(spark, tmp_path, t, streams=("a",))
+        made.table("u", el.delta(tmp_path / "u"), refresh=u)
+        return made
+
+    with pytest.raises(Exception, match="the sink is away"):
+        run_over(engine(t="0 seconds", u=None), text, tmp_path, fail)
+    write_table(tmp_path, [(1, "new")])
+    with pytest.raises(Exception, match=r"batch 0 began with version 0 of table 't'.*refresh=…"):
+        run_over(engine(t=None, u=None), text, tmp_path, fail)
+    got = []
+    sink = lambda df, _: got.extend(tuple(row) for row in df.collect())  # noqa: E731
+    run_over(engine(t="0 seconds", u="0 seconds"), text, tmp_path, sink)
+    assert got == [("old", "u")]
+
+
+@pytest.mark.large("starts a query twice")
+def test_a_batch_that_runs_again_refuses_another_table_of_the_same_version(spark, tmp_path):
+    write_table(tmp_path, [(1, "old")])
+    write_rows(tmp_path, "a", 0, [(1, 10, 0)])
+    engine = engine_over(spark, tmp_path, streams=("a",))
+    with pytest.raises(Exception, match="the sink is away"):
+        run_over(engine, QUERIES["inner"], tmp_path, fail)
+    shutil.rmtree(tmp_path / "t")
+    write_table(tmp_path, [(1, "other")])
+    engine = engine_over(spark, tmp_path, streams=("a",))
+    with pytest.raises(Exception, match="is another table than the one that was read before"):
+        run_over(engine, QUERIES["inner"], tmp_path, fail)
+    # Without the checkpoint it is another run, which knows nothing of the first one.
+    shutil.rmtree(tmp_path / "ckpt")
+    got = []
+    engine = engine_over(spark, tmp_path, streams=("a",))
+    run_over(engine, QUERIES["inner"], tmp_path, lambda df, _: got.append(df.first().v))
+    assert got == ["other"]
+
+
+@pytest.mark.large("a run of two batches")
+def test_a_table_that_is_made_again_is_read_again(spark, tmp_path):
+    write_table(tmp_path, [(1, "old")])
+    for batch in range(2):
+        write_rows(tmp_path, "a", batch, [(1, batch, batch)])
+    got = []
+
+    def sink(df, _):
+        got.append(df.first().v)
+        shutil.rmtree(tmp_path / "t")
+        write_table(tmp_path, [(1, "new")])
+
+    run_over(engine_over(spark, tmp_path, streams=("a",)), QUERIES["inner"], tmp_path, sink)
+    assert got == ["old", "new"]
+
+
+@pytest.mark.large("a run of two batches, twice")
+@pytest.mark.parametrize("column", ["k", "v"])
+def test_a_version_with_another_type_of_a_column_is_an_error(spark, tmp_path, column):
+    write_table(tmp_path, [(1, "v")])
+    for batch in range(2):
+        write_rows(tmp_path, "a", batch, [(1, batch, batch)])
+    kinds = {"k": pa.float64(), "v": pa.int64()}
+    fields = [(f.name, kinds[f.name] if f.name == column else f.type) for f in TABLE]
+    row = {"k": (1.5, "w"), "v": (1, 5)}[column]
+
+    def sink(*_):
+        write_table(tmp_path, [row], pa.schema(fields), schema_mode="overwrite")
+
+    engine = engine_over(spark, tmp_path, streams=("a",))
+    with pytest.raises(Exception, match=rf"table 't' has column '{column}' of type .* began with"):
+        run_over(engine, QUERIES["inner"], tmp_path, sink)
+
+
 @pytest.mark.large("starts a query three times")
 def test_a_table_may_be_refreshed_from_a_later_start_on_or_no_more(spark, tmp_path):
     write_table(tmp_path, [(1, "first"), (2, "second")])
@@ -229,7 +355,7 @@ def test_a_version_without_a_column_that_is_read_is_an_error(spark, tmp_path):
             write_table(tmp_path, [(1, "w")], other, schema_mode="overwrite")
 
     engine = engine_over(spark, tmp_path, streams=("a",))
-    with pytest.raises(Exception, match=r"version 1 of table 't' .* lacks what query 'q' reads"):
+    with pytest.raises(Exception, match="version 1 of table 't' lacks what query 'q' reads"):
         run_over(engine, QUERIES["inner"], tmp_path, sink)
     write_table(tmp_path, [(1, "again")], schema_mode="overwrite")
     got = []

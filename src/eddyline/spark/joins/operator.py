@@ -168,9 +168,10 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         # What is dropped decides what is in the answer, and is learned of the rows that come.
         is_filtered = bound.is_plain and self.options.adaptive and not self.leaving.discards.lengths
         self.drops = TableFilter(bound, is_on=is_filtered)
-        self.refreshed = RefreshedTables(bound) if bound.source.refreshed else None
+        has_tables = len(bound.timed) < len(bound.inputs)
+        self.refreshed = RefreshedTables(bound) if has_tables else None
         # Caches have combinations with rows of tables.
-        can_cache = bound.is_plain and not self.leaving.lengths and self.refreshed is None
+        can_cache = bound.is_plain and not self.leaving.lengths and not bound.source.refreshed
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         # Caches are of the order that all rows take.
         is_asked = self.options.routing and not (self.options.caches and can_cache)
@@ -513,7 +514,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             raise Refused("an input is computed before it is joined")
         if bound.step.kind != "inner" or bound.is_ordered:
             raise Refused("rows that have no partner are needed, or their order")
-        if self.broadcast is not None or self.drops.loop.tables or self.refreshed is not None:
+        if self.broadcast is not None or self.drops.loop.tables or bound.source.refreshed:
             raise Refused("a table says which rows are needed")
         _ = self._conditions, self._wheres  # raise Refused where tasks cannot evaluate one
         for each in self._read:

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from eddyline.joins.view import JoinPart
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
-    from eddyline.spark.joins.layout import InputLayout
+    from eddyline.spark.joins.layout import InputLayout, JoinInput
     from eddyline.spark.operator import Observed
     from eddyline.state.manifest import StatePlace
     from eddyline.state.table_versions import Versions
@@ -502,10 +502,12 @@ class RefreshedTables:
 
     def __init__(self, bound: BoundJoin) -> None:
         self._bound = bound
-        self._refreshes = {
-            table.name: table.refresh for table in bound.inputs if table.refresh is not None
-        }
-        self._next_look = dict.fromkeys(self._refreshes, 0.0)
+        self._tables = [table for table in bound.inputs if table.refresh is not None]
+        self._static = [
+            table for table in bound.inputs if table.time is None and table.refresh is None
+        ]
+        """The tables that do not change, until they have been checked."""
+        self._next_look = dict.fromkeys((table.stream for table in self._tables), 0.0)
         """When the version of each table is looked at next, by the monotonic clock (s)."""
         self.n_rows: dict[str, int] = {}
         """Rows of each version that this process has read."""
@@ -520,51 +522,88 @@ class RefreshedTables:
             StateError: the state cannot be read or written.
         """
         entries: list[JournalEntry] = []
-        versions = noted = noted_versions(place, batch_id)
-        if versions is None or versions.keys() != self._refreshes.keys():
-            versions = self._newest(part.versions, batch_id, entries)
-        for name, version in versions.items():
-            before = part.versions.get(name)
-            if version != before:
-                started = time.perf_counter()
-                part = self._read(name, version, batch_id, part, place, spark)
-                evidence = {"n_rows": self.n_rows[name], "s": time.perf_counter() - started}
-                shown = None if before is None else f"{name} {before['version']}"
-                now = f"{name} {version['version']}"
-                entries.append(JournalEntry(batch_id, COMPONENT, "version", shown, now, evidence))
-        if versions != noted:  # what could not be read is not noted: nothing was joined with it
+        if not self._tables and not self._static:
+            return part, entries
+        noted = noted_versions(place, batch_id)
+        self._check_static(batch_id, part, noted)
+        if not self._tables:
+            return part, entries
+        versions = noted | self._newest(part, noted, batch_id, entries)
+        if versions != noted:
             note_versions(place, batch_id, versions)
+        try:
+            for table in self._tables:
+                before, version = part.versions.get(table.name), versions[table.stream]
+                if version != before:
+                    started = time.perf_counter()
+                    part = self._read(table, version, batch_id, part, place, spark)
+                    evidence = {
+                        "n_rows": self.n_rows[table.name],
+                        "s": time.perf_counter() - started,
+                    }
+                    shown = None if before is None else f"{table.name} {before['version']}"
+                    now = f"{table.name} {version['version']}"
+                    entry = JournalEntry(batch_id, COMPONENT, "version", shown, now, evidence)
+                    entries.append(entry)
+        except BaseException:
+            # Nothing was joined with a version that cannot be read: it does not bind the batch.
+            if versions != noted:
+                note_versions(place, batch_id, noted)
+            raise
         return part, entries
 
-    def _newest(self, current: Versions, batch_id: int, entries: list[JournalEntry]) -> Versions:
-        """Return the newest version of each table, where it is time to look.
+    def _check_static(self, batch_id: int, part: JoinPart, noted: Versions) -> None:
+        """Raise StateError if an earlier attempt read another version of a table than this does.
+
+        Only the first batch of a process can be one that runs again with other options.
+        """
+        static, self._static = self._static, []
+        for table in static:
+            version = noted.get(table.stream)
+            if version is not None and version != part.versions.get(table.name):
+                msg = (
+                    f"batch {batch_id} began with version {version['version']} of table "
+                    f"{table.stream!r}, which was refreshed then; start the query once more with "
+                    f"refresh=… until that batch is done"
+                )
+                raise StateError(msg, table=table.stream, batch_id=batch_id)
+
+    def _newest(
+        self, part: JoinPart, noted: Versions, batch_id: int, entries: list[JournalEntry]
+    ) -> Versions:
+        """Return the version of each table that is not noted: the newest, where it is time to look.
 
         Raises:
             SourceError: a table that was never read does not answer.
         """
-        versions = {name: current[name] for name in self._refreshes if name in current}
-        for name, refresh in self._refreshes.items():
+        versions: Versions = {}
+        for table in self._tables:
+            name, current, refresh = table.stream, part.versions.get(table.name), table.refresh
+            if name in noted or name in versions or refresh is None:
+                continue
             now = time.monotonic()
-            if name in current and now < self._next_look[name]:
+            if current is not None and now < self._next_look[name]:
+                versions[name] = current
                 continue
             self._next_look[name] = now + refresh.every_us / 1e6
             try:
                 versions[name] = refresh.source.version()
             except SourceError as error:
-                if name not in current:
+                if current is None:
                     raise
+                versions[name] = current
                 msg = (
-                    f"table {name!r} stays at version {current[name]['version']}, because its "
-                    f"newest version cannot be asked for: {error}"
+                    f"table {name!r} stays at version {current['version']}, because its newest "
+                    f"version cannot be asked for: {error}"
                 )
                 warnings.warn(msg, EddylineWarning, stacklevel=own_frames())
-                evidence = {"error": str(error)}
+                evidence = {"table": name, "error": str(error)}
                 entries.append(JournalEntry(batch_id, COMPONENT, "version", evidence=evidence))
         return versions
 
     def _read(
         self,
-        name: str,
+        table: JoinInput,
         version: dict[str, Any],
         batch_id: int,
         part: JoinPart,
@@ -573,17 +612,19 @@ class RefreshedTables:
     ) -> JoinPart:
         """Return the state with the rows of a version, which a job writes to each bucket."""
         bound, source, grid = self._bound, self._bound.source, part.grid
-        refresh = self._refreshes[name]
+        name, refresh = table.name, table.refresh
+        assert refresh is not None
         try:
             rows = refresh.stepped(table_of(spark, refresh.source, version))
+            _check_types(table, rows, version, bound.name)
             rows = rows.select(*source.refreshed[name])
         except AnalysisException as error:
             msg = (
-                f"version {version['version']} of table {name!r} ({refresh.source!r}) lacks what "
-                f"query {bound.name!r} reads: {reason_of(error)}; start the query again once the "
-                f"table has it: nothing is lost"
+                f"version {version['version']} of table {table.stream!r} lacks what query "
+                f"{bound.name!r} reads: {reason_of(error).rstrip('; ')}. Start the query again "
+                f"once the table has it: nothing is lost"
             )
-            raise SourceError(msg, table=name, query=bound.name) from error
+            raise SourceError(msg, table=table.stream, query=bound.name) from error
         placed, by = Placement(grid, source).lay(source.keyed(rows))
         schema = arrow_schema(spark, bound.task_schema)
         graph = bound.graph
@@ -604,6 +645,19 @@ class RefreshedTables:
             runs = {**before.runs, name: report.after.runs.get(name, ())}
             buckets[report.bucket] = replace(before, runs=runs)
         return replace(part, buckets=buckets, versions={**part.versions, name: version})
+
+
+def _check_types(table: JoinInput, rows: DataFrame, version: dict[str, Any], query: str) -> None:
+    """Raise SourceError if a column that a join reads has another type than at its start."""
+    before, now = dict(table.df.dtypes), dict(rows.dtypes)
+    for column in dict.fromkeys([*table.needed, *table.compared]):
+        if column in before and column in now and before[column] != now[column]:
+            msg = (
+                f"version {version['version']} of table {table.stream!r} has column {column!r} of "
+                f"type {now[column]}, and query {query!r} began with {before[column]}; go back to "
+                f"that type, or start the query with another checkpoint"
+            )
+            raise SourceError(msg, table=table.stream, column=column)
 
 
 def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:

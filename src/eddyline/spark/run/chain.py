@@ -129,6 +129,11 @@ class Chain:
             raise StateError(msg, folder=self._folder.folder, part=name)
         return manifest.parts[name]
 
+    def forget_attempts(self) -> None:
+        """Remove what attempts of a run left that never had state, and whose checkpoint is gone."""
+        if self._folder is not None:
+            self._folder.clear()
+
     @property
     def has_state(self) -> bool:
         """Whether an earlier run has committed state."""

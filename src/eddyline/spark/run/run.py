@@ -260,6 +260,8 @@ class Run(RunFace):
                 f"checkpoint to go on from it, or another folder"
             )
             raise StateError(msg, folder=self.state)
+        if not self._files.has_started:
+            made.forget_attempts()
         return made
 
     def _reset(self) -> None:

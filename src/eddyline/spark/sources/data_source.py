@@ -73,8 +73,8 @@ class SourceOfSpark(DataSource):
         return PREFIX + cls.kind
 
     def schema(self) -> str:
-        """Return the columns."""
-        return self.source.ddl()
+        """Return the columns; of a version of a table those that it had."""
+        return self.source.ddl(None if self.version is None else json.loads(self.version))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a table."""
