@@ -565,3 +565,22 @@ def test_other_actions_bring_no_rows(tmp_path):
     added(str(tmp_path), [2], commit_properties=CommitProperties(custom_metadata={"a": "b"}))
     versions = [all_rows(el.delta(tmp_path, start=n)).num_rows for n in range(3)]
     assert [a - b for a, b in pairwise(versions)] == [1, 0]
+
+
+def test_a_version_names_the_table_and_has_the_columns_of_its_time(tmp_path):
+    added(tmp_path / "t", range(3))
+    source = el.delta(tmp_path / "t")
+    first = source.version()
+    assert first["version"] == 0
+    other = pa.table({"id": [7], "p": ["x"], "q": ["x"]})
+    write_deltalake(tmp_path / "t", other, mode="overwrite", schema_mode="overwrite")
+    assert source.version()["version"] == 1
+    assert source.ddl(first) != source.ddl() == source.ddl(source.version())
+    shutil.rmtree(tmp_path / "t")
+    added(tmp_path / "t", range(5))
+    again = source.version()
+    assert again["version"] == 0
+    assert again != first
+    assert source.table_splits(again)
+    with pytest.raises(SourceError, match="another table than the one that was read before"):
+        source.table_splits(first)

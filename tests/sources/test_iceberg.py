@@ -244,6 +244,40 @@ def test_plain_files_are_those_with_just_the_columns_and_rows_of_the_table(tmp_p
     assert plain(tmp_path / "mapped") is None
 
 
+def test_a_version_has_the_columns_of_its_time(tmp_path):
+    table = make_table(tmp_path, pa.schema([("a", pa.int64()), ("v", pa.string())]))
+    table.append(pa.table({"a": [1], "v": ["x"]}))
+    source = source_in(tmp_path)
+    version, ddl = source.version(), source.ddl()
+    with table.update_schema() as update:
+        update.rename_column("v", "w")
+    with table.update_schema() as update:
+        update.add_column("v", StringType())
+    assert source.ddl(version) == ddl == "`a` bigint, `v` string"
+    assert source.ddl() == "`a` bigint, `w` string, `v` string"
+    schema = pa.schema([("a", pa.int64()), ("v", pa.string())])
+    (split,) = source.table_splits(version)
+    (batch,) = source.read(split, schema)
+    assert batch.to_pylist() == [{"a": 1, "v": "x"}]
+
+
+def test_paths_with_signs_of_addresses_are_not_cut(tmp_path):
+    table = make_table(tmp_path, SCHEMA)
+    table.append(rows(range(2)))
+    source = source_in(tmp_path)
+    (task,) = source.files(source.newest())
+    whole = source.plain_path(None, task)
+    for path, plain in (
+        (whole, whole),
+        (f"file://{whole}", whole),
+        ("/a#b/c.parquet", "/a#b/c.parquet"),
+        ("file:///a#b/c.parquet", None),
+        ("s3://b/c.parquet", None),
+    ):
+        task.file[1] = path
+        assert source.plain_path(None, task) == plain
+
+
 def test_files_with_deleted_rows_are_not_plain(tmp_path):
     table = make_table(tmp_path, SCHEMA)
     table.append(rows(range(5)))
