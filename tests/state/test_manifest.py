@@ -136,7 +136,8 @@ def test_a_manifest_that_is_broken_says_so(folder, text):
 def test_a_manifest_of_an_older_version_says_what_to_do(folder):
     path = Path(folder.folder, "manifest-00000000.json")
     path.write_text('{"format": 2, "batch_id": 0, "identity": "query", "windows": {}}')
-    with pytest.raises(StateError, match=rf"format 2, .* reads {FORMAT}; start .* empty checkpoint, or"):
+    message = rf"format 2, .* reads {FORMAT}; start .* empty checkpoint, or"
+    with pytest.raises(StateError, match=message):
         folder.latest()
 
 
