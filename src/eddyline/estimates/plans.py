@@ -49,11 +49,7 @@ def cost_of(outputs: Sequence[Node]) -> Estimate:
 
     def rate(node: Node) -> Floats:
         if id(node) not in rates:
-            came = (
-                np.sum([rate(input_node) for input_node in node.of], axis=0)
-                if node.of
-                else np.ones(3)
-            )
+            came = np.sum([rate(source) for source in node.of], axis=0) if node.of else np.ones(3)
             total[:] += node.cost * came
             rates[id(node)] = came * [node.gives.value, node.gives.low, node.gives.high]
         return rates[id(node)]

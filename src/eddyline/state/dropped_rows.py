@@ -192,8 +192,8 @@ class DroppedRows:
                     places = places[passing]
             if places.size:
                 parts = [
-                    dropped.keys[key].counted(places_asked.taken(places))
-                    for key, places_asked in asked.items()
+                    dropped.keys[key].counted(asked_keys.taken(places))
+                    for key, asked_keys in asked.items()
                 ]
                 _add(total, places, parts)
         return total
