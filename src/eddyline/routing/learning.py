@@ -101,8 +101,8 @@ class Outcomes:
             return cls(drops, np.zeros(0, dtype=np.intp), weights, partners)
         first, of_row = grouped(codes)
         weights = np.minimum(weights, MAX_WEIGHT * np.median(weights))
-        made_partners = None if partners is None else partners[first]
-        return cls(drops[first], of_row, weights / weights.mean(), made_partners)
+        code_partners = None if partners is None else partners[first]
+        return cls(drops[first], of_row, weights / weights.mean(), code_partners)
 
     @classmethod
     def of_sample(cls, sample: AttributeSample, n_filters: int) -> Self:
@@ -399,8 +399,8 @@ def shrunk(seen: Floats, passed: Floats, variance: float | None = None) -> Float
     if spread <= 0.0 or scale <= 0.0:
         return np.full(len(seen), overall)
     prior_rows = chance * scale / spread
-    fracs_drawn: Floats = (passed + prior_rows * overall) / (seen + prior_rows)
-    return fracs_drawn
+    fracs_shrunk: Floats = (passed + prior_rows * overall) / (seen + prior_rows)
+    return fracs_shrunk
 
 
 def greedy_orders(
