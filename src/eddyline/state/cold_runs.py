@@ -195,7 +195,7 @@ def write_filter(
     """Write the filter of the keys of runs, and return what state says of it and of them."""
     columns: dict[str, pa.Array] = {}
     for key in rows[0].rows.codes:
-        key_filter = KeyFilter.of([run.rows.codes[key] for run in rows])
+        key_filter = KeyFilter.from_codes([run.rows.codes[key] for run in rows])
         columns[f"{_WORDS}{key}"] = as_list(key_filter.words, pa.uint64())
         columns[f"{_ZONE}{key}"] = as_list(
             np.array([key_filter.lowest, key_filter.highest], np.int64), pa.int64()

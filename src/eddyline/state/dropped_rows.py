@@ -1,7 +1,7 @@
 """Summaries of the keys of dropped rows of a window, in slices.
 
-``Slice.of`` takes the rows that one batch drops; ``DroppedRows.counted`` says how many dropped rows
-a key may have, never too few.
+``Slice.from_run`` takes the rows that one batch drops; ``DroppedRows.counted`` says how many
+dropped rows a key may have, never too few.
 
 *Slices.* A slice is a file of its own. Slices are merged as runs are, FAN_IN of a size become one,
 so the newest ones tell the time of their rows best. If there are more than MOST_SLICES, the two
@@ -73,10 +73,10 @@ class Slice:
     """Where it is written; None if it is not yet."""
 
     @classmethod
-    def of(cls, run: SortedRun) -> Slice:
+    def from_run(cls, run: SortedRun) -> Slice:
         """Return the slice of the rows (one or more) of a run."""
         starts, ends = run.rows.starts, run.rows.ends
-        keys = {key: DroppedKeys.of(run, key) for key in run.keys}
+        keys = {key: DroppedKeys.from_run(run, key) for key in run.keys}
         times = int(starts.min()), int(starts.max()), int(ends.max())
         return cls(len(run), *times, keys)
 
@@ -304,7 +304,7 @@ class DroppedKeys:
     """Of a sketch ((DEPTH, 2^BITS)); none of a list."""
 
     @classmethod
-    def of(cls, run: SortedRun, key: int) -> DroppedKeys:
+    def from_run(cls, run: SortedRun, key: int) -> DroppedKeys:
         """Return the keys of the rows (one or more) of a run."""
         index, codes = run.index(key), run.rows.codes[key]
         hashes, ones = index.hashes, np.ones(len(index), np.int64)

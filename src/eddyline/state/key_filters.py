@@ -72,7 +72,7 @@ class KeyFilter:
     """The greatest one."""
 
     @classmethod
-    def of(cls, parts: Sequence[NDArray[np.int64]]) -> KeyFilter:
+    def from_codes(cls, parts: Sequence[NDArray[np.int64]]) -> KeyFilter:
         """Return the filter of codes in parts; at least one in each."""
         words = np.zeros(max(1, sum(part.size for part in parts) // KEYS_PER_WORD), np.uint64)
         for codes in parts:

@@ -94,7 +94,7 @@ class _File(_Head):
     manifest: msgspec.Raw
 
     @classmethod
-    def of(cls, manifest: Manifest) -> _File:
+    def from_manifest(cls, manifest: Manifest) -> _File:
         text = msgspec.json.encode(manifest)
         return cls(FORMAT, zlib.crc32(text), msgspec.Raw(text))
 
@@ -227,7 +227,7 @@ class ManifestFolder:
                 raise StateError(msg, folder=self._runs)
             runs = [f"{self._runs}/{name}" for name, stem in there.items() if stem in new]
             needs = [self._runs, *runs] if runs else []
-            replace_in(self.files, path, msgspec.json.encode(_File.of(manifest)), needs)
+            replace_in(self.files, path, msgspec.json.encode(_File.from_manifest(manifest)), needs)
         except OSError as error:
             msg = (
                 f"the state of batch {batch_id} cannot be written to {path}: {error}; the batch "

@@ -450,7 +450,7 @@ class Discarding(Tier):
     def take(self, name: str, run: SortedRun) -> None:
         """Drop rows (one or more) of an input."""
         self.lost.counts[name].n_dropped += len(run)
-        self._dropped.setdefault(name, []).append(Slice.of(run))
+        self._dropped.setdefault(name, []).append(Slice.from_run(run))
 
     def before_probe(
         self,
