@@ -99,10 +99,10 @@ def run(
             raise
         with _page(runs, port, values=values) if serve else contextlib.nullcontext():
             watch(runs, quiet=quiet)
-    for said in explanations(runs, width=console.width) if explain else ():
-        console.print(said, markup=False, highlight=False)
+    for text in explanations(runs, width=console.width) if explain else ():
+        console.print(text, markup=False, highlight=False)
     if report is not None:
-        for written in write_reports([each.run_view() for each in runs], report):
+        for written in write_reports([query.run_view() for query in runs], report):
             _printed(f"Written: {written}")
 
 
@@ -202,15 +202,15 @@ def doctor(
         told,
     )
 
-    found = check_machine()
+    findings = check_machine()
     if checkpoint is not None:
-        found += check_checkpoint(checkpoint)
+        findings += check_checkpoint(checkpoint)
     if as_json:
-        console.print_json(data=findings_json(found))
+        console.print_json(data=findings_json(findings))
     else:
-        for line in told(found):
+        for line in told(findings):
             console.print(line, soft_wrap=True)
-    if not is_fine(found):
+    if not is_fine(findings):
         raise typer.Exit(1)
 
 
@@ -334,11 +334,11 @@ def _said(text: str, style: str) -> None:
 
 def _rules_of(argument: Path | None, option: Path | None) -> Path:
     """Return the path of rules, which is given once: as an argument or as an option."""
-    given = [each for each in (argument, option) if each is not None]
-    if len(given) != 1:
-        msg = f"name one folder or file of rules, as RULES or --rules; got {len(given)}"
+    paths = [path for path in (argument, option) if path is not None]
+    if len(paths) != 1:
+        msg = f"name one folder or file of rules, as RULES or --rules; got {len(paths)}"
         raise typer.BadParameter(msg, param_hint="RULES")
-    return given[0]
+    return paths[0]
 
 
 @app.callback()

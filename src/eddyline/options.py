@@ -42,26 +42,26 @@ class _Keywords:
                 is_one_of(self, "lane", LANES)
 
     @classmethod
-    def of(cls, **given: Any) -> Self:
+    def of(cls, **keywords: Any) -> Self:
         """Build options from keywords, with a hint for a name that does not exist.
 
         Raises:
             OptionError: an unknown name or a value out of range.
         """
-        check_names("option", given, [field.name for field in fields(cls)])  # type: ignore[arg-type]
-        return cls(**given)
+        check_names("option", keywords, [field.name for field in fields(cls)])  # type: ignore[arg-type]
+        return cls(**keywords)
 
     @classmethod
-    def taken(cls, given: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+    def taken(cls, options: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
         """Return the options of this kind among those of a query, and what is left for others.
 
         Raises:
             OptionError: a value out of range.
         """
         names = {field.name for field in fields(cls)}  # type: ignore[arg-type]
-        own = {name: value for name, value in given.items() if name in names}
-        left = {name: given[name] for name in given if name in FOR_ALL or name not in names}
-        return cls(**own), left
+        values = {name: value for name, value in options.items() if name in names}
+        others = {name: options[name] for name in options if name in FOR_ALL or name not in names}
+        return cls(**values), others
 
     def resolved(self) -> Self:
         """Return the options with the environment's off switch applied.
@@ -340,19 +340,19 @@ def in_range(options: Any, name: str, low: float, high: float) -> None:
         raise OptionError(msg, name=name, value=value)
 
 
-def check_names(kind: str, given: Iterable[str], known: list[str]) -> None:
+def check_names(kind: str, names: Iterable[str], allowed: list[str]) -> None:
     """Check that options exist, with a hint for a name that does not.
 
     Raises:
         OptionError: a name is unknown, or of an option that is gone: then it says what is done now.
     """
-    for name in given:
-        if name in known:
+    for name in names:
+        if name in allowed:
             continue
-        msg = unknown(kind, name, known)
+        msg = unknown(kind, name, allowed)
         if name in REMOVED:
             msg = f"option {name!r} is gone: {REMOVED[name]}; leave it out"
-        raise OptionError(msg, name=name, known=known)
+        raise OptionError(msg, name=name, known=allowed)
 
 
 def is_switch(options: Any, name: str) -> None:
@@ -363,18 +363,18 @@ def is_switch(options: Any, name: str) -> None:
         raise OptionError(msg, name=name, value=value)
 
 
-def is_one_of(options: Any, name: str, known: tuple[str, ...]) -> None:
+def is_one_of(options: Any, name: str, allowed: tuple[str, ...]) -> None:
     """Check that a field is one of the texts that it may be."""
     value = getattr(options, name)
-    if value not in known:
-        msg = f"option {name!r} must be one of {', '.join(known)}, got {value!r}"
+    if value not in allowed:
+        msg = f"option {name!r} must be one of {', '.join(allowed)}, got {value!r}"
         raise OptionError(msg, name=name, value=value)
 
 
-def _names(given: Any) -> tuple[str, ...]:
+def _names(value: Any) -> tuple[str, ...]:
     """Return the names of attributes, which are a list of texts."""
-    is_list = isinstance(given, list | tuple)
-    if not is_list or not all(isinstance(each, str) and each.strip() for each in given):
-        msg = f"option 'route_by' must be a list of columns or SQL expressions, got {given!r}"
-        raise OptionError(msg, name="route_by", value=given)
-    return tuple(dict.fromkeys(given))
+    is_list = isinstance(value, list | tuple)
+    if not is_list or not all(isinstance(name, str) and name.strip() for name in value):
+        msg = f"option 'route_by' must be a list of columns or SQL expressions, got {value!r}"
+        raise OptionError(msg, name="route_by", value=value)
+    return tuple(dict.fromkeys(value))

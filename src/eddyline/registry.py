@@ -51,16 +51,16 @@ def look_up(kind: str, table: Mapping[str, T], name: str, *, group: str) -> T:
         return table[name]
     offered = {point.name: point for point in entry_points(group=group)}
     if name not in offered:
-        known = sorted({*table, *offered})
-        raise OptionError(unknown(kind, name, known), name=name, known=known)
+        names = sorted({*table, *offered})
+        raise OptionError(unknown(kind, name, names), name=name, known=names)
     try:
-        found: T = offered[name].load()
+        entry: T = offered[name].load()
     except Exception as error:
         dist = offered[name].dist
         package = dist.name if dist else "an unknown package"
         msg = f"{kind} {name!r} of {package} failed to load: {type(error).__name__}: {error}"
         raise PluginError(msg, name=name, package=package) from error
-    return found
+    return entry
 
 
 def package(name: str, needs: tuple[str, str]) -> Any:
@@ -128,7 +128,7 @@ def checked_folder_name(what: str, value: Any) -> str:
     return name
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, choices: Iterable[str]) -> str:
     """Word the error for a name that is not known, with the closest known name as a hint.
 
     >>> unknown("ordering policy", "a-greedy", ["a_greedy", "sweep"])
@@ -136,18 +136,18 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     >>> unknown("tag", "pii", [])
     "unknown tag 'pii'; there is none yet"
     """
-    names = list(known)
+    names = list(choices)
     if not names:
         return f"unknown {kind} {name!r}; there is none yet"
     rest = len(names) - MOST_SHOWN
     some = names if rest <= 0 else names[:MOST_SHOWN]
-    shown = ", ".join(repr(each) if ", " in each else each for each in some)
+    shown = ", ".join(repr(text) if ", " in text else text for text in some)
     more = f" and {rest:,} more" if rest > 0 else ""
-    close = hint(name, [(each, each) for each in names])
+    close = hint(name, [(text, text) for text in names])
     return f"unknown {kind} {name!r}; known: {shown}{more}{close}"
 
 
-def hint(name: str, known: Iterable[tuple[str, str]]) -> str:
+def hint(name: str, choices: Iterable[tuple[str, str]]) -> str:
     """Return a hint at the known name that is closest in any case; empty if none is close.
 
     Known names come with how people see them.
@@ -156,6 +156,6 @@ def hint(name: str, known: Iterable[tuple[str, str]]) -> str:
     "; did you mean 't.proto'?"
     """
     name = str(name)
-    folded = {each.lower(): shown for each, shown in reversed(list(known))}
+    folded = {text.lower(): shown for text, shown in reversed(list(choices))}
     close = difflib.get_close_matches(name.lower(), folded, n=1)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -91,7 +91,7 @@ def passing(of, codes):
 
 @given(runs=runs, others=st.lists(keys, max_size=20))
 def test_every_key_of_every_run_passes_in_its_place(runs, others):
-    own = KeyFilter.of(runs)
+    own = KeyFilter.from_codes(runs)
     held = np.concatenate(runs)
     asked = np.concatenate([np.array(others, np.int64), held])
     found = passing(own, asked)
@@ -103,11 +103,11 @@ def test_every_key_of_every_run_passes_in_its_place(runs, others):
 
 def test_nothing_passes_when_nothing_is_asked_for():
     none = np.empty(0, np.int64)
-    assert passing(KeyFilter.of([np.array([7])]), none).size == 0
+    assert passing(KeyFilter.from_codes([np.array([7])]), none).size == 0
 
 
 def test_one_key_keeps_all_others_away():
-    own = KeyFilter.of([np.array([5, 5, 5])])
+    own = KeyFilter.from_codes([np.array([5, 5, 5])])
     assert passing(own, np.arange(-5_000, 5_000)).tolist() == [5_005]
 
 
@@ -117,5 +117,5 @@ def test_few_of_10_000_other_keys_pass_between_those_of_one_run_and_of_several()
         every = rng.permutation(30_000)
         held, others = np.split(every, [20_000])
         for parts in ([held], np.array_split(held, 7)):
-            found = passing(KeyFilter.of(parts), others)
+            found = passing(KeyFilter.from_codes(parts), others)
             assert found.size < 100, "one in 200 is usual, 72 the most that was seen"

@@ -38,7 +38,7 @@ def asked(codes):
 def test_no_key_has_more_rows_than_is_said_and_lists_are_exact(parts, most):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(dropped_rows, "MOST_LISTED", most)
-        each = [DroppedKeys.of(run_of(codes, range(len(codes))), 0) for codes in parts]
+        each = [DroppedKeys.from_run(run_of(codes, range(len(codes))), 0) for codes in parts]
         whole = DroppedKeys.together(each)
         truth, wanted = Counter(code for codes in parts for code in codes), [*range(-10, 50)]
         found = whole.counted(asked(wanted))
@@ -61,7 +61,7 @@ def test_estimates_of_a_crowded_sketch_are_not_biased():
     """Of 200,000 keys, of which a counter has six: bounds are far off, the mean estimate not."""
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 2**60, 200_000)
-    sketch = DroppedKeys.together([DroppedKeys.of(run_of(codes, np.zeros(codes.size)), 0)])
+    sketch = DroppedKeys.together([DroppedKeys.from_run(run_of(codes, np.zeros(codes.size)), 0)])
     assert sketch.counters.size
     there, others = asked(codes[:20_000]), asked(rng.integers(0, 2**60, 20_000))
     assert abs(sketch.counted(there).about.mean() - 1) < 0.2
@@ -76,7 +76,10 @@ def test_slices_are_few_and_go_with_their_windows(length, tmp_path):
         codes, starts = np.arange(20) + 20 * number, np.arange(20) + 20 * number
         every.append((codes, starts))
         horizon = 20 * number + 300
-        slices = [*alive(FILES, folder, files, horizon), Slice.of(run_of(codes, starts, length))]
+        slices = [
+            *alive(FILES, folder, files, horizon),
+            Slice.from_run(run_of(codes, starts, length)),
+        ]
         files = kept(FILES, folder, slices, horizon=horizon, length=length)
         assert 0 < len(files) <= MOST_SLICES
     known = DroppedRows(alive(FILES, folder, files, horizon))
@@ -95,7 +98,7 @@ def test_slices_are_read_as_they_were_written_and_damage_is_found(tmp_path, monk
     rng = np.random.default_rng(1)
     for most in (10, 10_000):
         monkeypatch.setattr(dropped_rows, "MOST_LISTED", most)
-        slice_ = Slice.of(run_of(rng.integers(0, 500, 2_000), np.arange(2_000)))
+        slice_ = Slice.from_run(run_of(rng.integers(0, 500, 2_000), np.arange(2_000)))
         (file,) = kept(FILES, folder, [slice_], horizon=0, length=1_000)
         again = Slice.read(FILES, folder, file)
         assert (again.n_rows, again.first_start, again.last_start) == (2_000, 0, 1_999)

@@ -1,4 +1,4 @@
-"""Care of installations and checkpoints: what is wrong with them, what helps to find a fault.
+"""Diagnostics of installations and checkpoints, and bundles for finding faults.
 
 In: this machine, or a folder with checkpoints. Out: findings, each with what to do about it
 (``eddyline doctor``), or one archive for a bug report (``eddyline bundle``).

@@ -91,7 +91,7 @@ def default_file(checkpoint: str | Path) -> Path:
 
 
 def _about(checkpoint: Path) -> dict[str, Any]:
-    packages = sorted({each.name: each.version for each in metadata.distributions()}.items())
+    packages = sorted({dist.name: dist.version for dist in metadata.distributions()}.items())
     return {
         "written_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "eddyline": metadata.version("eddyline"),
@@ -105,8 +105,8 @@ def _about(checkpoint: Path) -> dict[str, Any]:
 
 def _without_errors(checkpoint: Path) -> list[dict[str, Any]]:
     """Return findings on a checkpoint but for errors of queries, whose sentences may quote rows."""
-    found = check_checkpoint(checkpoint)
-    return findings_json(each for each in found if not each.what.endswith("last run"))
+    findings = check_checkpoint(checkpoint)
+    return findings_json(finding for finding in findings if not finding.what.endswith("last run"))
 
 
 def _contents(checkpoint: Path) -> Iterator[tuple[str, str]]:
@@ -156,15 +156,15 @@ def _stored(record: Record, redaction: Redaction) -> StoredRecord:
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    own = own_folder(checkpoint)
+    folder = own_folder(checkpoint)
     return {
-        "format": _read(lambda: msgspec.to_builtins(read_format(own))),
+        "format": _read(lambda: msgspec.to_builtins(read_format(folder))),
         "learned": _read(
             lambda: msgspec.to_builtins(
-                msgspec.json.decode((own / LEARNED).read_bytes(), type=Head)
+                msgspec.json.decode((folder / LEARNED).read_bytes(), type=Head)
             )
         ),
-        "manifests": _read(lambda: _manifests(own / STATE)),
+        "manifests": _read(lambda: _manifests(folder / STATE)),
     }
 
 
@@ -189,14 +189,14 @@ def _manifests(folder: Path) -> Any:
 
 
 def _files(checkpoint: Path) -> list[dict[str, Any]]:
-    found = []
-    paths = sorted(Path(name, each) for name, _, names in os.walk(checkpoint) for each in names)
+    files = []
+    paths = sorted(Path(name, file) for name, _, names in os.walk(checkpoint) for file in names)
     for path in paths[:MAX_FILES]:
         with contextlib.suppress(OSError):  # such as of a file that a run has removed meanwhile
             stat = path.stat()
             name = path.relative_to(checkpoint).as_posix()
-            found.append({"name": name, "bytes": stat.st_size, "changed_at": stat.st_mtime})
-    return found
+            files.append({"name": name, "bytes": stat.st_size, "changed_at": stat.st_mtime})
+    return files
 
 
 def _json(value: Any) -> str:
@@ -204,7 +204,7 @@ def _json(value: Any) -> str:
 
 
 def _lines(values: Iterator[Any]) -> str:
-    return "".join(json.dumps(each, default=str) + "\n" for each in values)
+    return "".join(json.dumps(value, default=str) + "\n" for value in values)
 
 
 LEFT_OUT = "left out"
@@ -266,8 +266,8 @@ class Redaction:
             return plan
         if isinstance(plan, str):
             return plan if _WORD.fullmatch(plan) else self.name(plan)
-        if isinstance(plan, list | tuple) and all(isinstance(each, str | int) for each in plan):
-            return [self.name(each) if isinstance(each, str) else each for each in plan]
+        if isinstance(plan, list | tuple) and all(isinstance(part, str | int) for part in plan):
+            return [self.name(part) if isinstance(part, str) else part for part in plan]
         return f"{LEFT_OUT}: {type(plan).__name__}"
 
     def entry(self, entry: JournalEntry) -> dict[str, Any]:
@@ -287,12 +287,12 @@ def _counts(name: str, value: Any) -> bool:
     return isinstance(value, int | float) and bool(_COUNT.fullmatch(name))
 
 
-def settings(given: Mapping[str, str]) -> dict[str, str]:
+def settings(options: Mapping[str, str]) -> dict[str, str]:
     """Return options: numbers and words as they are, expressions without literals."""
     plain = re.compile(r"[\w.+-]*")
     return {
         name: value if plain.fullmatch(value) else without_literals(value)
-        for name, value in given.items()
+        for name, value in options.items()
     }
 
 
@@ -302,8 +302,8 @@ def error_class(error: str) -> str:
     >>> error_class("ArithmeticException: [DIVIDE_BY_ZERO] Division by zero of '[X]'")
     'ArithmeticException [DIVIDE_BY_ZERO]'
     """
-    found = re.match(r"([\w.]+):(?: (\[[A-Z][A-Z0-9_.]+\]))?", error)
-    return " ".join(filter(None, found.groups())) if found else ""
+    match = re.match(r"([\w.]+):(?: (\[[A-Z][A-Z0-9_.]+\]))?", error)
+    return " ".join(filter(None, match.groups())) if match else ""
 
 
 def titles(sections: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whether eddyline can run here, and whether a query can go on from its checkpoint.
+"""Checks of an installation and of the checkpoints of queries.
 
 ``check_machine`` looks at Python, Java, packages, room on the disk and the environment.
 ``check_checkpoint`` looks at the files of each query in a folder. Each gives a ``Finding``: what
@@ -112,8 +112,10 @@ def check_machine() -> list[Finding]:
 
 def temporary_folders() -> list[Path]:
     """Return the folders in which Spark keeps what it shuffles, as far as the environment says."""
-    given = os.environ.get("SPARK_LOCAL_DIRS", "")
-    return [Path(each) for each in given.split(",") if each] or [Path(tempfile.gettempdir())]
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "")
+    return [Path(folder) for folder in folders.split(",") if folder] or [
+        Path(tempfile.gettempdir())
+    ]
 
 
 def room(what: str, folder: Path) -> Finding:
@@ -131,11 +133,11 @@ def room(what: str, folder: Path) -> Finding:
 
 def _python() -> Finding:
     needed = metadata.metadata("eddyline")["Requires-Python"]
-    found = platform.python_version()
-    if Requirement(f"python{needed}").specifier.contains(found, prereleases=True):
-        return Finding("Python", "ok", f"{found} ({sys.executable})")
-    said = f"eddyline needs Python {needed}, this is {found}; make an environment with one"
-    return Finding("Python", "error", said)
+    version = platform.python_version()
+    if Requirement(f"python{needed}").specifier.contains(version, prereleases=True):
+        return Finding("Python", "ok", f"{version} ({sys.executable})")
+    text = f"eddyline needs Python {needed}, this is {version}; make an environment with one"
+    return Finding("Python", "error", text)
 
 
 def _java() -> Finding:
@@ -155,33 +157,34 @@ def _packages(requirements: Sequence[str]) -> Iterator[Finding]:
         elif _installed(needed.name) is not None:
             extras.setdefault(needed.name.lower(), needed)
     for needed in extras.values():
-        found = _package(needed)
-        if found.level != "ok":
-            yield Finding(found.what, "warning", f"{found.said} (it is optional)")
+        finding = _package(needed)
+        if finding.level != "ok":
+            yield Finding(finding.what, "warning", f"{finding.said} (it is optional)")
 
 
 def _extras(names: Sequence[str]) -> Finding:
     """Say which extras can be used, and how to get the others."""
     of_users = sorted(set(names) - FOR_DEVELOPERS)
-    missing = [each for each in of_users if _lacks("eddyline", each)]
-    found = ", ".join(each for each in of_users if each not in missing) or "none"
+    missing = [extra for extra in of_users if _lacks("eddyline", extra)]
+    usable = ", ".join(extra for extra in of_users if extra not in missing) or "none"
     more = f"; for more: pip install 'eddyline[{','.join(missing)}]'" if missing else ""
-    return Finding("extras", "ok", f"{found}{more}")
+    return Finding("extras", "ok", f"{usable}{more}")
 
 
 def _lacks(package: str, extra: str) -> bool:
     """Tell whether a package misses something that one of its extras needs."""
     every = map(Requirement, metadata.requires(package) or ())
     needed = [
-        each
-        for each in every
-        if each.marker is not None
-        and each.marker.evaluate({"extra": extra})
-        and not each.marker.evaluate({"extra": ""})
+        requirement
+        for requirement in every
+        if requirement.marker is not None
+        and requirement.marker.evaluate({"extra": extra})
+        and not requirement.marker.evaluate({"extra": ""})
     ]
     return any(
-        _installed(each.name) is None or any(_lacks(each.name, inner) for inner in each.extras)
-        for each in needed
+        _installed(requirement.name) is None
+        or any(_lacks(requirement.name, inner) for inner in requirement.extras)
+        for requirement in needed
     )
 
 
@@ -193,8 +196,8 @@ def _package(needed: Requirement) -> Finding:
         return Finding(needed.name, "error", f"not installed; {advice}")
     if needed.specifier.contains(version, prereleases=True):
         return Finding(needed.name, "ok", version)
-    said = f"{version} is installed, {supported} is supported; {advice}"
-    return Finding(needed.name, "error", said)
+    text = f"{version} is installed, {supported} is supported; {advice}"
+    return Finding(needed.name, "error", text)
 
 
 def _installed(name: str) -> str | None:
@@ -217,7 +220,7 @@ def _arrow() -> list[Finding]:
     if os.environ.get(OLD_FORMAT) == "1":
         wrong.append(f"{OLD_FORMAT} is set, which workers cannot read; unset it")
     if wrong:
-        return [Finding("Arrow", "error", said) for said in wrong]
+        return [Finding("Arrow", "error", text) for text in wrong]
     return [Finding("Arrow", "ok", "rows can cross to Python and back")]
 
 
@@ -225,17 +228,17 @@ def _environment() -> Iterator[Finding]:
     """Look at variables that change what runs."""
     worker = os.environ.get("PYSPARK_PYTHON", sys.executable)
     if shutil.which(worker) is None:
-        said = f"PYSPARK_PYTHON is {worker}, which is not there; unset it, or set it to a Python"
-        yield Finding("workers", "error", said)
+        text = f"PYSPARK_PYTHON is {worker}, which is not there; unset it, or set it to a Python"
+        yield Finding("workers", "error", text)
     elif Path(shutil.which(worker) or "").resolve() != Path(sys.executable).resolve():
-        said = (
+        text = (
             f"PYSPARK_PYTHON is {worker}, this is {sys.executable}: both need the same version of "
             f"Python and the same packages; unset it if workers run on this machine"
         )
-        yield Finding("workers", "warning", said)
+        yield Finding("workers", "warning", text)
     if adaptation_is_off():
-        said = f"{OFF_SWITCH} switches all adaptation off; unset it for plans that are learned"
-        yield Finding("adaptation", "warning", said)
+        text = f"{OFF_SWITCH} switches all adaptation off; unset it for plans that are learned"
+        yield Finding("adaptation", "warning", text)
 
 
 def check_checkpoint(folder: Path) -> list[Finding]:
@@ -244,7 +247,7 @@ def check_checkpoint(folder: Path) -> list[Finding]:
     Raises:
         StateError: there is none.
     """
-    return [found for each in find_runs(folder) for found in _check(each, _name(each, folder))]
+    return [finding for run in find_runs(folder) for finding in _check(run, _name(run, folder))]
 
 
 def last_batches(checkpoint: Path) -> tuple[int, int]:
@@ -277,11 +280,11 @@ def _tried(name: str, look: Callable[[], Iterator[Finding]]) -> list[Finding]:
 
 
 def _format(checkpoint: Path, name: str) -> Iterator[Finding]:
-    found = read_format(own_folder(checkpoint))
-    said = "of a version before formats had numbers; the next start notes it"
-    if found is not None:
-        said = f"format {found.format}, written by eddyline {found.eddyline}"
-    yield Finding(f"{name}: format", "ok", said)
+    noted = read_format(own_folder(checkpoint))
+    text = "of a version before formats had numbers; the next start notes it"
+    if noted is not None:
+        text = f"format {noted.format}, written by eddyline {noted.eddyline}"
+    yield Finding(f"{name}: format", "ok", text)
 
 
 def _history(checkpoint: Path, name: str) -> Iterator[Finding]:
@@ -289,11 +292,11 @@ def _history(checkpoint: Path, name: str) -> Iterator[Finding]:
     decisions = counted(len(run.journal), "decision")
     if left_out := n_left_out(run.journal):
         decisions += f" and {count(left_out)} that were only counted"
-    said = f"query {run.query!r}, {count(n_batches(run.batches))} micro-batches, {decisions}"
-    yield Finding(f"{name}: history", "ok", said)
+    text = f"query {run.query!r}, {count(n_batches(run.batches))} micro-batches, {decisions}"
+    yield Finding(f"{name}: history", "ok", text)
     if run.status == "failed":
-        said = f"the last run failed: {run.error}; repair the cause and start the query again"
-        yield Finding(f"{name}: last run", "warning", said)
+        text = f"the last run failed: {run.error}; repair the cause and start the query again"
+        yield Finding(f"{name}: last run", "warning", text)
 
 
 def _learned(checkpoint: Path, name: str) -> Iterator[Finding]:
@@ -304,15 +307,15 @@ def _learned(checkpoint: Path, name: str) -> Iterator[Finding]:
         yield Finding(what, "ok", "none yet")
         return
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Head)
+        head = msgspec.json.decode(path.read_bytes(), type=Head)
     except (OSError, ValueError, RecursionError) as error:
         yield Finding(what, "warning", f"{path} cannot be read ({error}): {again}")
         return
-    if found.format != LEARNED_FORMAT:
-        said = f"{path} is of format {found.format}, this version reads {LEARNED_FORMAT}: {again}"
-        yield Finding(what, "warning", said)
+    if head.format != LEARNED_FORMAT:
+        text = f"{path} is of format {head.format}, this version reads {LEARNED_FORMAT}: {again}"
+        yield Finding(what, "warning", text)
     else:
-        yield Finding(what, "ok", f"format {found.format}, after batch {found.batch_id}")
+        yield Finding(what, "ok", f"format {head.format}, after batch {head.batch_id}")
 
 
 def _pinned(checkpoint: Path, name: str) -> Iterator[Finding]:
@@ -323,32 +326,32 @@ def _pinned(checkpoint: Path, name: str) -> Iterator[Finding]:
 def _batches(checkpoint: Path, name: str) -> Iterator[Finding]:
     began, done = last_batches(checkpoint)
     if began < 0:
-        said = "no batch has begun"
+        text = "no batch has begun"
     elif began == done:
-        said = f"batch {done} is done"
+        text = f"batch {done} is done"
     else:
-        said = f"batch {began} has begun; where nobody runs the query, the next start runs it again"
-    yield Finding(f"{name}: batches", "ok", said)
+        text = f"batch {began} has begun; where nobody runs the query, the next start runs it again"
+    yield Finding(f"{name}: batches", "ok", text)
 
 
 def _state(checkpoint: Path, name: str) -> Iterator[Finding]:
     """Look at durable state in the checkpoint; that of another folder is not known here."""
     folder, what = own_folder(checkpoint) / STATE, f"{name}: state"
-    found = check_state(fs.LocalFileSystem(), str(folder))
-    if found is None:
+    state = check_state(fs.LocalFileSystem(), str(folder))
+    if state is None:
         yield Finding(what, "ok", "no windows are kept in the checkpoint")
         return
-    for said in found.faults:
+    for fault in state.faults:
         advice = "restore the checkpoint from a backup, or start with an empty one"
-        yield Finding(what, "error", f"{said}; {advice}")
+        yield Finding(what, "error", f"{fault}; {advice}")
     _, done = last_batches(checkpoint)
-    if found.manifest.batch_id < done:
-        said = (
+    if state.manifest.batch_id < done:
+        text = (
             f"batch {done} is done, and the newest state in {folder} is that after batch "
-            f"{found.manifest.batch_id}; restore it from the same backup as {SPARK}/"
+            f"{state.manifest.batch_id}; restore it from the same backup as {SPARK}/"
         )
-        yield Finding(what, "error", said)
-    elif not found.faults:
-        n_files = counted(len(found.manifest.names), "file")
-        said = f"{n_files} after batch {found.manifest.batch_id}, {size(found.n_bytes)}, as written"
-        yield Finding(what, "ok", said)
+        yield Finding(what, "error", text)
+    elif not state.faults:
+        n_files = counted(len(state.manifest.names), "file")
+        text = f"{n_files} after batch {state.manifest.batch_id}, {size(state.n_bytes)}, as written"
+        yield Finding(what, "ok", text)

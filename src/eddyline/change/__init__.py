@@ -1,4 +1,4 @@
-"""Change detection: has the law of a stream of numbers changed, and since when?
+"""Detectors of changes in the distribution of a stream of numbers.
 
 In: numbers, one at a time for each of n streams. Out: which streams changed, and since which item.
 A detector depends on its own items alone: a bank finds what n single detectors find.
@@ -52,7 +52,7 @@ DETECTORS: dict[str, type[DetectorOptions]] = {
 
 
 def options_of(
-    spec: str | DetectorOptions | Any, *, preprocess: Any = None, **given: Any
+    spec: str | DetectorOptions | Any, *, preprocess: Any = None, **options: Any
 ) -> DetectorOptions:
     """Return the options of a detector, with some of them changed.
 
@@ -61,7 +61,7 @@ def options_of(
             also one of river.
         preprocess: what items pass before the detector sees them: a name of ``PREPROCESSORS``, an
             options object, or a sequence of these.
-        **given: options to set.
+        **options: options to set.
 
     Raises:
         OptionError: the name or an option is unknown, a value is out of range, or the object is
@@ -73,22 +73,22 @@ def options_of(
     """
     steps = preprocessors_of(preprocess)
     if steps:
-        return Preprocessed(options_of(spec, **given), steps)
+        return Preprocessed(options_of(spec, **options), steps)
     if isinstance(spec, str):
         kind = registry.look_up("detector", DETECTORS, spec, group=GROUP)
-        _check_names(kind, given)
-        return kind(**given)
+        _check_names(kind, options)
+        return kind(**options)
     named: Any = spec.options if isinstance(spec, Detector) else spec
     if isinstance(named, Preprocessed):
-        return replace(named, detector=options_of(named.detector, **given))
+        return replace(named, detector=options_of(named.detector, **options))
     if is_river_like(named):
         named = RiverOptions(named)
     if isinstance(named, type) or not callable(getattr(named, "build", None)):
         msg = "a detector is a name, an options object such as AdwinOptions(), or a detector of "
         msg += f"river, got {spec!r:.60}"
         raise OptionError(msg, detector=repr(spec))
-    _check_names(type(named), given)
-    return cast("DetectorOptions", replace(named, **given) if given else named)
+    _check_names(type(named), options)
+    return cast("DetectorOptions", replace(named, **options) if options else named)
 
 
 def detector(spec: str | DetectorOptions | Any, /, **options: Any) -> Detector:
@@ -131,9 +131,9 @@ def detector_bank(spec: str | DetectorOptions | Any, n: int, /, **options: Any) 
     return options_of(spec, **options).build(n)
 
 
-def _check_names(kind: type, given: dict[str, Any]) -> None:
-    known = [field.name for field in fields(kind)] if is_dataclass(kind) else []
-    check_names(f"option of {kind.__name__}", given, known)
+def _check_names(kind: type, options: dict[str, Any]) -> None:
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else []
+    check_names(f"option of {kind.__name__}", options, names)
 
 
 __all__ = ["DETECTORS", "PREPROCESSORS", "Detector", "detector", "detector_bank", "options_of"]

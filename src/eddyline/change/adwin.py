@@ -100,13 +100,13 @@ class Adwin(KernelBank):
 
         At 64 detectors, what NumPy needs to sort out who gets an item is more than the windows do.
         """
-        given = plain(np.asarray(values, dtype=np.float64))
-        if given.shape != (self.n,):
-            return super().update(given)
+        items = plain(np.asarray(values, dtype=np.float64))
+        if items.shape != (self.n,):
+            return super().update(items)
         options = self._options
         changed = np.zeros(self.n, dtype=np.bool_)
         n_found, last_row = advance(
-            given,
+            items,
             self.n_seen,
             self._ready,
             *self._windows,
@@ -117,7 +117,7 @@ class Adwin(KernelBank):
             changed,
         )
         if n_found < 0:
-            return super().update(given)
+            return super().update(items)
         self._make_room(last_row)
         if n_found > 0:
             self._react(np.flatnonzero(changed))
@@ -169,7 +169,7 @@ class Adwin(KernelBank):
 
 @compiled
 def advance(
-    given: Floats,
+    items: Floats,
     n_seen: Ints,
     ready: Mask,
     sums: Floats,
@@ -191,13 +191,13 @@ def advance(
         How many found one, or -1 if an item is out of range and nothing was taken in; and the last
         row of the histograms that is in use now.
     """
-    for i in range(len(given)):
-        if given[i] < 0.0 or given[i] > 1.0:
+    for i in range(len(items)):
+        if items[i] < 0.0 or items[i] > 1.0:
             return -1, 0
     n_hits = 0
     last = 0
-    for i in range(len(given)):
-        x = given[i]
+    for i in range(len(items)):
+        x = items[i]
         if math.isnan(x):
             continue
         n_seen[i] += 1

@@ -85,7 +85,7 @@ class ChangeFinder(MachineBank):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             for stage in range(2):
                 self._begin(which, stage, items)
-                items = np.stack([self._pass(which, stage, each) for each in items.T], axis=1)
+                items = np.stack([self._pass(which, stage, column) for column in items.T], axis=1)
 
     def _check(self, which: Ints, items: Floats) -> Mask:
         # Numbers near the largest float overflow; a loss of nan is no change.

@@ -1,4 +1,4 @@
-"""The state machine of detectors, once for all banks: who collects, who learns, who checks.
+"""State machine of all banks of detectors: collecting, learning and checking.
 
 A bank derives from ``MachineBank`` and fills in the states of [Tsamoura16 Fig 3], each for the
 detectors that are in it: ``_use_feedback``, ``_check``, ``_change_point``, ``_adjust``. Only
@@ -131,9 +131,9 @@ class MachineBank(ABC):
                 return changed
         hits = self._check(which, items)
         if hits.any():
-            found = which[hits]
-            changed[found] = True
-            self._react(found)
+            detectors = which[hits]
+            changed[detectors] = True
+            self._react(detectors)
         return changed
 
     def reset(self, which: Mask) -> None:
@@ -190,13 +190,13 @@ class MachineBank(ABC):
 
     def _taken(self, values: Floats) -> tuple[Ints, Floats]:
         """Return the detectors that get an item, and the items; nothing is changed yet."""
-        given = np.asarray(values, dtype=np.float64)
-        if given.shape != (self.n,):
+        row = np.asarray(values, dtype=np.float64)
+        if row.shape != (self.n,):
             msg = f"{self.kind}: one value for each of {self.n} detectors (nan: no item), "
-            msg += f"got an array of shape {given.shape}"
-            raise QueryError(msg, n=self.n, shape=given.shape)
-        which = np.flatnonzero(given == given)  # noqa: PLR0124 faster than ~isnan
-        items = given if which.size == self.n else given[which]
+            msg += f"got an array of shape {row.shape}"
+            raise QueryError(msg, n=self.n, shape=row.shape)
+        which = np.flatnonzero(row == row)  # noqa: PLR0124 faster than ~isnan
+        items = row if which.size == self.n else row[which]
         self._validate(which, items)
         return which, items
 
@@ -225,12 +225,12 @@ class MachineBank(ABC):
             self._use_feedback(full, self._buffer[full])
             self._buffer[full] = 0.0
 
-    def _react(self, found: Ints) -> None:
-        self.change_points[found] = self._change_point(found)
+    def _react(self, detectors: Ints) -> None:
+        self.change_points[detectors] = self._change_point(detectors)
         if self.is_amnesic:
-            self._restart(found)
+            self._restart(detectors)
         else:
-            self._adjust(found)
+            self._adjust(detectors)
 
     def _restart(self, which: Ints) -> None:
         self._started[which] = self.n_seen[which]
@@ -266,11 +266,11 @@ class MachineBank(ABC):
         return (*_COUNTERS, _BUFFER, *self._state)
 
     def _unpacked(self, state: dict[str, Any]) -> tuple[Ints, dict[str, NDArray[Any]]]:
-        found = (state.get("kind"), state.get("n")) if isinstance(state, dict) else None
-        if found != (self.kind, self.n):
-            msg = f"this state is of (kind, number of detectors) {found}, "
+        head = (state.get("kind"), state.get("n")) if isinstance(state, dict) else None
+        if head != (self.kind, self.n):
+            msg = f"this state is of (kind, number of detectors) {head}, "
             msg += f"this bank is ({self.kind!r}, {self.n}): build the bank that was saved"
-            raise StateError(msg, found=found)
+            raise StateError(msg, found=head)
         touched = unpack(state.get("touched", ""))
         is_place = touched.dtype == np.int64 and touched.ndim == 1
         if not is_place or (np.diff(touched, prepend=-1, append=self.n) <= 0).any():

@@ -57,8 +57,8 @@ class MetaOptions:
 
     def __post_init__(self) -> None:
         lengths = self.baselines
-        are_counts = isinstance(lengths, tuple) and all(type(each) is int for each in lengths)
-        if not are_counts or not lengths or not all(2 <= each <= 2**24 for each in lengths):
+        are_counts = isinstance(lengths, tuple) and all(type(length) is int for length in lengths)
+        if not are_counts or not lengths or not all(2 <= length <= 2**24 for length in lengths):
             msg = "option 'baselines' must be a tuple of whole numbers in [2, 16777216], "
             msg += f"got {lengths!r}"
             raise OptionError(msg, name="baselines", value=lengths)
@@ -66,15 +66,15 @@ class MetaOptions:
         in_range(self, "horizon", 1, 2**31)
         in_range(self, "false_alarm_prob", 1e-9, 1.0 - 1e-9)
         in_range(self, "change_point_back", 0, 2**31)
-        given = self.thresholds
-        if given not in THRESHOLDS and not _are_distances(given, len(lengths)):
+        thresholds = self.thresholds
+        if thresholds not in THRESHOLDS and not _are_distances(thresholds, len(lengths)):
             msg = f"option 'thresholds' must be one of {', '.join(THRESHOLDS)}, or a tuple of "
-            msg += f"{len(lengths)} numbers in (0, 2), got {given!r}"
-            raise OptionError(msg, name="thresholds", value=given)
+            msg += f"{len(lengths)} numbers in (0, 2), got {thresholds!r}"
+            raise OptionError(msg, name="thresholds", value=thresholds)
 
     def lengths(self) -> list[tuple[int, int]]:
         """Return the lengths of baseline and current window of each pair."""
-        return [(each, max(round(each * self.current_share), 1)) for each in self.baselines]
+        return [(length, max(round(length * self.current_share), 1)) for length in self.baselines]
 
     def limits(self) -> list[float]:
         """Return the distance that is a change, of each pair."""
@@ -83,17 +83,19 @@ class MetaOptions:
             return [simulated_limit(*pair, self.horizon, prob) for pair in self.lengths()]
         if self.thresholds == "asymptotic":
             return [asymptotic_limit(*pair, self.horizon, prob) for pair in self.lengths()]
-        return [float(each) for each in self.thresholds]
+        return [float(distance) for distance in self.thresholds]
 
     def build(self, n: int) -> Meta:
         """Return n fresh detectors."""
         return Meta(self, n)
 
 
-def _are_distances(given: object, n_pairs: int) -> bool:
-    if not isinstance(given, tuple) or len(given) != n_pairs:
+def _are_distances(thresholds: object, n_pairs: int) -> bool:
+    if not isinstance(thresholds, tuple) or len(thresholds) != n_pairs:
         return False
-    return all(isinstance(each, int | float) and 0.0 < each < 2.0 for each in given)
+    return all(
+        isinstance(distance, int | float) and 0.0 < distance < 2.0 for distance in thresholds
+    )
 
 
 @lru_cache(maxsize=256)

@@ -282,7 +282,10 @@ class PreprocessedBank:
 
     def advance(self, items: Floats) -> tuple[int, Mask]:
         """Take in rows of items up to the first change; see ``protocol.advance``."""
-        before, n_rows = [each.memory.copy() for each in self._preprocessors], len(items)
+        before, n_rows = (
+            [preprocessor.memory.copy() for preprocessor in self._preprocessors],
+            len(items),
+        )
         try:
             n_taken, changed = advance(self._bank, self._applied(items))
         except QueryError:
@@ -302,7 +305,7 @@ class PreprocessedBank:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain values (JSON)."""
-        states = [each.snapshot() for each in self._preprocessors]
+        states = [preprocessor.snapshot() for preprocessor in self._preprocessors]
         return {"kind": "preprocessed", "n": self.n, "bank": self._bank.snapshot(), "by": states}
 
     def restore(self, state: dict[str, Any]) -> None:

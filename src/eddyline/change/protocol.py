@@ -108,10 +108,10 @@ def advance(bank: DetectorBank, items: Floats) -> tuple[int, Mask]:
     (65, array([ True]))
     """
     rows = np.asarray(items, dtype=np.float64)
-    own = getattr(bank, "advance", None)
-    if own is None or rows.ndim != 2 or rows.shape[1] != bank.n:
+    method = getattr(bank, "advance", None)
+    if method is None or rows.ndim != 2 or rows.shape[1] != bank.n:
         return update_rows(bank, rows)
-    taken: tuple[int, Mask] = own(rows)
+    taken: tuple[int, Mask] = method(rows)
     return taken
 
 

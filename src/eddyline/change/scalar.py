@@ -98,9 +98,9 @@ def _plain(name: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         return {"number": pack(np.asarray(value))}
     if isinstance(value, deque):
-        return {"queue": [_plain(name, each) for each in value], "maxlen": value.maxlen}
+        return {"queue": [_plain(name, part) for part in value], "maxlen": value.maxlen}
     if isinstance(value, list | tuple):
-        held = [_plain(name, each) for each in value]
+        held = [_plain(name, part) for part in value]
         return held if isinstance(value, list) else {"tuple": held}
     if isinstance(value, float):
         return {"float": value.hex()}
@@ -113,7 +113,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def _revived(value: Any) -> Any:
     if not isinstance(value, dict):
-        return [_revived(each) for each in value] if isinstance(value, list) else value
+        return [_revived(part) for part in value] if isinstance(value, list) else value
     revive = _REVIVE.get(next(iter(value), ""))
     if revive is None:
         msg = f"damaged state of a detector: {value!r:.60}"
@@ -207,10 +207,10 @@ KEPT_ITEMS = 2_048
 """Newest items that a snapshot holds: a detector restored from it has seen no earlier ones."""
 
 
-def is_river_like(given: Any) -> bool:
+def is_river_like(candidate: Any) -> bool:
     """Return whether an object is a detector in river's convention."""
-    methods = all(callable(getattr(given, name, None)) for name in ("update", "clone"))
-    return methods and not isinstance(given, type) and hasattr(given, "drift_detected")
+    methods = all(callable(getattr(candidate, name, None)) for name in ("update", "clone"))
+    return methods and not isinstance(candidate, type) and hasattr(candidate, "drift_detected")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -273,9 +273,11 @@ class FromRiver(ScalarDetector):
             StateError: the state is damaged, or of another class.
         """
         wanted = type(self._prototype).__name__
-        of = state.get("of") if isinstance(state, dict) else state
-        if of != wanted or not isinstance(state, dict):
-            msg = f"the state is of {of!r}, not of a {wanted}: restore the detector that was saved"
+        kind = state.get("of") if isinstance(state, dict) else state
+        if kind != wanted or not isinstance(state, dict):
+            msg = (
+                f"the state is of {kind!r}, not of a {wanted}: restore the detector that was saved"
+            )
             raise StateError(msg)
         items = unpack(state.get("items", ""))
         if items.ndim != 1 or items.dtype != np.float64 or len(items) > KEPT_ITEMS:

@@ -1,4 +1,4 @@
-"""Learned constraints of streams: how far out of order rows are, how soon partners come.
+"""Learned constraints of streams: lateness of rows, delays of partners.
 
 In: spans of event time of a batch's rows, as counts by bins. Out: ``LearnedBound``, the smallest
 bound that holds a stated share of the spans, and ``LearnedLateness``, such a bound of the lateness

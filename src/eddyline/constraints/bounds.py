@@ -58,8 +58,8 @@ TOLD = 1.25
 
 def bins_of(spans: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the bin of each span (µs; > 0)."""
-    found: NDArray[np.int64] = np.floor(np.log2(spans) * BINS_PER_OCTAVE).astype(np.int64)
-    return found
+    bins: NDArray[np.int64] = np.floor(np.log2(spans) * BINS_PER_OCTAVE).astype(np.int64)
+    return bins
 
 
 def top_of(number: int) -> int:
@@ -196,11 +196,11 @@ def changes(
             component,
             event,
             f"{name} {_seconds(before[name].told)}",
-            f"{name} {_seconds(each.told)}",
-            {"share": each.share, "n_beyond": each.n_beyond, "n_rows": each.n_rows},
+            f"{name} {_seconds(bound.told)}",
+            {"share": bound.share, "n_beyond": bound.n_beyond, "n_rows": bound.n_rows},
         )
-        for name, each in after.items()
-        if each.told != before[name].told
+        for name, bound in after.items()
+        if bound.told != before[name].told
     ]
 
 
@@ -226,14 +226,14 @@ class Disorder:
     def merge(self, *others: Self) -> Self:
         """Return the disorder of all together."""
         parts, bins = (self, *others), dict(self.bins)
-        for each in others:
-            for number, n in each.bins.items():
+        for other in others:
+            for number, n in other.bins.items():
                 bins[number] = bins.get(number, 0) + n
         return type(self)(
-            sum(each.n_rows for each in parts),
-            sum(each.n_late for each in parts),
-            min(each.earliest for each in parts),
-            max(each.latest for each in parts),
+            sum(part.n_rows for part in parts),
+            sum(part.n_late for part in parts),
+            min(part.earliest for part in parts),
+            max(part.latest for part in parts),
             bins,
         )
 
@@ -273,12 +273,12 @@ class LatenessRule:
 
         What was learned for another share is let go.
         """
-        found = {}
+        lateness = {}
         for name, share in self.shares.items():
             new = LearnedLateness(share)
             before = learned.get(name, new)
-            found[name] = before if before.share == share else new
-        return found
+            lateness[name] = before if before.share == share else new
+        return lateness
 
     def streams(
         self, learned: Mapping[str, LearnedLateness], passed: Mapping[str, int]
@@ -287,7 +287,7 @@ class LatenessRule:
 
         ``learned`` is what is known with its rows; for ``passed`` see ``EventTime``.
         """
-        bounds = {name: each.bound for name, each in learned.items()}
+        bounds = {name: bound.bound for name, bound in learned.items()}
         return EventTime({**self.given, **bounds}, passed, self.told)
 
     def after(
@@ -304,6 +304,6 @@ class LatenessRule:
             latest: the latest event times before it (µs).
         """
         return {
-            name: each.after(seen.get(name, Disorder()), latest.get(name))
-            for name, each in learned.items()
+            name: lateness.after(seen.get(name, Disorder()), latest.get(name))
+            for name, lateness in learned.items()
         }

@@ -46,10 +46,10 @@ def distinct(values: NDArray[Whole]) -> NDArray[Whole]:
     >>> distinct(np.array([3, 1, 3])).tolist()
     [1, 3]
     """
-    found = np.sort(values)
-    is_first = np.ones(found.size, np.bool_)
-    np.not_equal(found[1:], found[:-1], out=is_first[1:])
-    return found[is_first]
+    ordered = np.sort(values)
+    is_first = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def starts_of(sizes: Sequence[int] | NDArray[Any]) -> Ints:

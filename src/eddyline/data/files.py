@@ -189,7 +189,7 @@ def _writable(value: Any) -> Any:
     if isinstance(value, str):
         return writable(value)
     if isinstance(value, dict):
-        return {writable(name): _writable(each) for name, each in value.items()}
+        return {writable(name): _writable(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_writable(each) for each in value]
+        return [_writable(part) for part in value]
     return value

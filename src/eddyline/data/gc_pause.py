@@ -39,9 +39,9 @@ def made_of(make: Callable[[T], Made], items: Iterable[T]) -> list[Made]:
     >>> made_of(str.upper, "abc")
     ['A', 'B', 'C']
     """
-    made: list[Made] = []
+    results: list[Made] = []
     rest = iter(items)
     while piece := list(islice(rest, PIECE)):
         with collector_paused():
-            made += map(make, piece)
-    return made
+            results += map(make, piece)
+    return results

@@ -21,9 +21,9 @@ SEED = 42
 """The seed of Spark's ``xxhash64``."""
 
 _P1, _P2, _P3 = (
-    np.uint64(each) for each in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
+    np.uint64(prime) for prime in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 )
-_P4, _P5 = (np.uint64(each) for each in (0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5))
+_P4, _P5 = (np.uint64(prime) for prime in (0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5))
 """The five primes of XXH64."""
 
 INT_BITS = 32
@@ -39,10 +39,10 @@ KINDS = (
 
 def seeds(n_rows: int, *literals: int) -> Ints:
     """Return the hashes of rows of which some BIGINT literals have been hashed ((N,))."""
-    found = np.full(1, SEED, np.int64)
-    for each in literals:
-        add_longs(found, np.array([each], np.int64))
-    return np.repeat(found, n_rows)
+    hashes = np.full(1, SEED, np.int64)
+    for literal in literals:
+        add_longs(hashes, np.array([literal], np.int64))
+    return np.repeat(hashes, n_rows)
 
 
 def add_ints(hashes: Ints, values: Ints) -> None:
@@ -97,12 +97,12 @@ def _rotated(value: Any, bits: Any) -> Any:
 
 
 @inlined
-def _word(raw: Any, at: Any, n_bytes: Any) -> Any:
+def _word(raw: Any, first: Any, n_bytes: Any) -> Any:
     """Return bytes as a number, the first the lowest."""
-    found = np.uint64(0)
+    word = np.uint64(0)
     for number in range(n_bytes):
-        found |= np.uint64(raw[at + number]) << np.uint64(8 * number)
-    return found
+        word |= np.uint64(raw[first + number]) << np.uint64(8 * number)
+    return word
 
 
 @inlined
@@ -145,31 +145,31 @@ def _hash_texts(starts: Any, raw: Any, is_there: Any, hashes: Any) -> None:
     for row in range(len(hashes)):
         if not is_there[row]:
             continue
-        at, end = np.int64(starts[row]), np.int64(starts[row + 1])
-        size = end - at
+        place, end = np.int64(starts[row]), np.int64(starts[row + 1])
+        size = end - place
         seed = np.uint64(hashes[row])
         if size >= 32:
             one, two = seed + _P1 + _P2, seed + _P2
             three, four = seed, seed - _P1
-            while at <= end - 32:
-                one = _round(one, _word(raw, at, 8))
-                two = _round(two, _word(raw, at + 8, 8))
-                three = _round(three, _word(raw, at + 16, 8))
-                four = _round(four, _word(raw, at + 24, 8))
-                at += 32
+            while place <= end - 32:
+                one = _round(one, _word(raw, place, 8))
+                two = _round(two, _word(raw, place + 8, 8))
+                three = _round(three, _word(raw, place + 16, 8))
+                four = _round(four, _word(raw, place + 24, 8))
+                place += 32
             value = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
-            for each in (one, two, three, four):
-                value = (value ^ _round(np.uint64(0), each)) * _P1 + _P4
+            for part in (one, two, three, four):
+                value = (value ^ _round(np.uint64(0), part)) * _P1 + _P4
         else:
             value = seed + _P5
         value += np.uint64(size)
-        while at <= end - 8:
-            value = _rotated(value ^ _round(np.uint64(0), _word(raw, at, 8)), 27) * _P1 + _P4
-            at += 8
-        if at <= end - 4:
-            value = _rotated(value ^ (_word(raw, at, 4) * _P1), 23) * _P2 + _P3
-            at += 4
-        while at < end:
-            value = _rotated(value ^ (np.uint64(raw[at]) * _P5), 11) * _P1
-            at += 1
+        while place <= end - 8:
+            value = _rotated(value ^ _round(np.uint64(0), _word(raw, place, 8)), 27) * _P1 + _P4
+            place += 8
+        if place <= end - 4:
+            value = _rotated(value ^ (_word(raw, place, 4) * _P1), 23) * _P2 + _P3
+            place += 4
+        while place < end:
+            value = _rotated(value ^ (np.uint64(raw[place]) * _P5), 11) * _P1
+            place += 1
         hashes[row] = _mixed(value)

@@ -44,8 +44,8 @@ class Kernel(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the compiled function; the first call of a process compiles or loads it."""
-        found: R = self.dispatcher(*args, **kwargs)
-        return found
+        result: R = self.dispatcher(*args, **kwargs)
+        return result
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -57,14 +57,14 @@ class Kernel(Generic[P, R]):
             options["forceinline"] = True
         function = self._resolved()
         try:
-            made = numba.njit(cache=True, **options)(function)
-            _compile_in_turn(made)
+            jitted = numba.njit(cache=True, **options)(function)
+            _compile_in_turn(jitted)
         except RuntimeError:  # neither the package nor a home is a place to write to
-            made = numba.njit(**options)(function)
-        _compile_once_for_arrays(made, self)
-        _take_no_literals(made)
-        function.__globals__[function.__name__] = made  # it may call itself
-        return made
+            jitted = numba.njit(**options)(function)
+        _compile_once_for_arrays(jitted, self)
+        _take_no_literals(jitted)
+        function.__globals__[function.__name__] = jitted  # it may call itself
+        return jitted
 
     @cached_property
     def only_read(self) -> list[bool]:
@@ -86,13 +86,13 @@ class Kernel(Generic[P, R]):
 
     def _resolved(self) -> FunctionType:
         """Return the function with globals in which other kernels are what numba can call."""
-        made = cast("FunctionType", self._function)
-        names = {**made.__globals__}
-        for name in made.__code__.co_names:
+        function = cast("FunctionType", self._function)
+        names = {**function.__globals__}
+        for name in function.__code__.co_names:
             other = names.get(name)
             if isinstance(other, Kernel) and other is not self:
                 names[name] = other.dispatcher
-        return FunctionType(made.__code__, names, made.__name__, made.__defaults__)
+        return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
 
 
 def _shared(value: ast.AST | None) -> set[str]:  # noqa: PLR0911 - a case for each form

@@ -1,4 +1,4 @@
-"""What Parquet files say of a column of instants, by their footers as far as these tell it."""
+"""Spans of instants in a column of Parquet files, mostly from footers."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Span:
 
     def merge(self, other: Span) -> Span:
         """Return the span of both."""
-        ends = [each for each in (self, other) if each.earliest is not None]
+        ends = [span for span in (self, other) if span.earliest is not None]
         return Span(
             self.n_rows + other.n_rows,
             self.n_timed + other.n_timed,
-            min((each.earliest for each in ends if each.earliest is not None), default=None),
-            max((each.latest for each in ends if each.latest is not None), default=None),
+            min((span.earliest for span in ends if span.earliest is not None), default=None),
+            max((span.latest for span in ends if span.latest is not None), default=None),
         )
 
 
@@ -99,13 +99,13 @@ class ParquetFiles:
         whole = Span()
         for path in self.paths:
             footer = self.footer(path).metadata
-            found = _said(footer, column)
-            if found is None:
+            span = _said(footer, column)
+            if span is None:
                 n_left -= footer.num_rows
-                found = _read(path, footer, column) if n_left >= 0 else None
-            if found is None or (found.earliest is not None and found.earliest < FIRST_KNOWN):
+                span = _read(path, footer, column) if n_left >= 0 else None
+            if span is None or (span.earliest is not None and span.earliest < FIRST_KNOWN):
                 return None
-            whole = whole.merge(found)
+            whole = whole.merge(span)
         return whole
 
     def footer(self, path: str) -> Footer:
@@ -126,7 +126,7 @@ class ParquetFiles:
 
 def _is_of_folder(column: str, path: str) -> bool:
     """Return whether the rows of a file may have the value of a column from a folder's name."""
-    return any(each.startswith(f"{column.lower()}=") for each in path.lower().split("/"))
+    return any(part.startswith(f"{column.lower()}=") for part in path.lower().split("/"))
 
 
 def _said(footer: parquet.FileMetaData, column: str) -> Span | None:
@@ -136,17 +136,17 @@ def _said(footer: parquet.FileMetaData, column: str) -> Span | None:
     if kind is None or place is None or kind.tz is None or kind.unit not in _MICROS:
         return None
     scale = _MICROS[kind.unit]
-    groups = [footer.row_group(at).column(place) for at in range(footer.num_row_groups)]
+    groups = [footer.row_group(group).column(place) for group in range(footer.num_row_groups)]
     whole = Span()
-    for each in groups:
-        said = each.statistics
-        if said is None or each.physical_type != "INT64" or not said.has_null_count:
+    for chunk in groups:
+        statistics = chunk.statistics
+        if statistics is None or chunk.physical_type != "INT64" or not statistics.has_null_count:
             return None
-        n_timed = each.num_values - said.null_count
-        if n_timed and not said.has_min_max:
+        n_timed = chunk.num_values - statistics.null_count
+        if n_timed and not statistics.has_min_max:
             return None
-        ends = (said.min_raw * scale, said.max_raw * scale) if n_timed else (None, None)
-        whole = whole.merge(Span(each.num_values, n_timed, *ends))
+        ends = (statistics.min_raw * scale, statistics.max_raw * scale) if n_timed else (None, None)
+        whole = whole.merge(Span(chunk.num_values, n_timed, *ends))
     return whole
 
 
@@ -159,10 +159,12 @@ def _read(path: str, footer: parquet.FileMetaData, column: str) -> Span | None:
     if not is_old and (kind.tz is None or kind.unit not in _MICROS):
         return None
     with parquet.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-        found = file.read(columns=[column]).column(0)
-    ends = compute.min_max(found.cast(pa.timestamp("us", found.type.tz)).cast(pa.int64())).as_py()
-    n_timed = len(found) - found.null_count
-    return Span(len(found), n_timed, ends["min"], ends["max"])
+        instants = file.read(columns=[column]).column(0)
+    ends = compute.min_max(
+        instants.cast(pa.timestamp("us", instants.type.tz)).cast(pa.int64())
+    ).as_py()
+    n_timed = len(instants) - instants.null_count
+    return Span(len(instants), n_timed, ends["min"], ends["max"])
 
 
 def _kind(footer: parquet.FileMetaData, column: str) -> pa.TimestampType | None:
@@ -176,6 +178,8 @@ def _kind(footer: parquet.FileMetaData, column: str) -> pa.TimestampType | None:
 
 def _place(footer: parquet.FileMetaData, column: str) -> int | None:
     """Return the number of a column among those of values; None if there is not one."""
-    paths: Iterable[str] = (footer.schema.column(at).path for at in range(footer.num_columns))
-    found = [at for at, each in enumerate(paths) if each == column]
-    return found[0] if len(found) == 1 else None
+    paths: Iterable[str] = (
+        footer.schema.column(number).path for number in range(footer.num_columns)
+    )
+    numbers = [number for number, path in enumerate(paths) if path == column]
+    return numbers[0] if len(numbers) == 1 else None

@@ -1,4 +1,4 @@
-"""Estimates of what no plan has computed yet: from histograms over coefficients, never from rows.
+"""Estimates of rates and costs from histograms over coefficients, without reading rows.
 
 In come histograms of the segments seen so far; out come shares, numbers and costs, each with a
 lower and an upper bound. Invariant: histograms merge by addition, whatever tasks and batches they

@@ -1,4 +1,4 @@
-"""Estimates of conditions: on what share of segments they hold, and when.
+"""Estimates of the share of segments on which conditions hold, and when.
 
 *Volumes.* A comparison on one attribute is estimated by exact volumes of cells, not by centroids. A
 box of coefficients has three parts: segments on which the comparison holds all along (``whole``),
@@ -74,9 +74,9 @@ class Times:
     @classmethod
     def of(cls, masks: Words, shares: Floats) -> Times:
         """Return shares by mask, each mask once."""
-        known, which = np.unique(masks, return_inverse=True)
-        found = cls(known, np.bincount(which.ravel(), shares, len(known)).astype(float))
-        return found if len(known) <= MOST_MASKS else found._rounded()
+        distinct, which = np.unique(masks, return_inverse=True)
+        times = cls(distinct, np.bincount(which.ravel(), shares, len(distinct)).astype(float))
+        return times if len(distinct) <= MOST_MASKS else times._rounded()
 
     def both(self, other: Times) -> Times:
         """Return when two conditions hold at once that know nothing of each other."""
@@ -114,53 +114,53 @@ class Times:
         odd = (masks[rare] >> np.uint64(1)) & np.uint64(0x5555555555555555)
         # Whole and none stay what they are.
         masks[rare] = np.where(masks[rare] == ALL, ALL, (pairs | odd) * np.uint64(3))
-        known, which = np.unique(masks, return_inverse=True)
-        return Times(known, np.bincount(which.ravel(), self.shares, len(known)).astype(float))
+        distinct, which = np.unique(masks, return_inverse=True)
+        return Times(distinct, np.bincount(which.ravel(), self.shares, len(distinct)).astype(float))
 
 
-def comparison(given: CoefHistogram, op: str, constant: float) -> tuple[Estimate, Times]:
+def comparison(histogram: CoefHistogram, op: str, constant: float) -> tuple[Estimate, Times]:
     """Return on what share of segments ``x op constant`` holds somewhere, and when.
 
     Args:
-        given: of the attribute, with at least one segment.
+        histogram: of the attribute, with at least one segment.
         op: one of ``< <= > >=``.
         constant: what it is compared with.
     """
-    parts = _parts(given, op, constant)
-    counts = given.counts / given.total
+    parts = _parts(histogram, op, constant)
+    counts = histogram.counts / histogram.total
     unsure = float(counts @ (1.0 - parts.sure))
     any_ = float(counts @ parts.any)
     bounds = max(0.0, any_ - unsure), min(1.0, any_ + unsure)
-    return Estimate(any_, *bounds), _times(given, op, constant, parts)
+    return Estimate(any_, *bounds), _times(histogram, op, constant, parts)
 
 
-def _parts(given: CoefHistogram, op: str, constant: float) -> Parts:
-    ones = np.ones(len(given))
+def _parts(histogram: CoefHistogram, op: str, constant: float) -> Parts:
+    ones = np.ones(len(histogram))
     if op in {"<", "<="}:
-        return below(given.low, given.high, ones, constant, or_at=op == "<=")
-    return below(-given.high, -given.low, ones, -constant, or_at=op == ">=")
+        return below(histogram.low, histogram.high, ones, constant, or_at=op == "<=")
+    return below(-histogram.high, -histogram.low, ones, -constant, or_at=op == ">=")
 
 
-def _times(given: CoefHistogram, op: str, constant: float, parts: Parts) -> Times:
+def _times(histogram: CoefHistogram, op: str, constant: float, parts: Parts) -> Times:
     """Return when a comparison holds; how much holds all along or nowhere is as of ``parts``."""
-    points = spread_over(given.low, given.high, CELL_POINTS)
-    at = (np.arange(TIME_PARTS) + 0.5) / TIME_PARTS
-    values = points @ (at ** np.arange(given.size)[:, None])
+    points = spread_over(histogram.low, histogram.high, CELL_POINTS)
+    instants = (np.arange(TIME_PARTS) + 0.5) / TIME_PARTS
+    values = points @ (instants ** np.arange(histogram.size)[:, None])
     sign = 1.0 if op in {"<", "<="} else -1.0
     is_true = sign * values < sign * constant
     bits = np.uint64(1) << np.arange(TIME_PARTS, dtype=np.uint64)
     masks = np.where(is_true, bits, np.uint64(0)).sum(axis=2, dtype=np.uint64)
-    counts = given.counts / given.total
+    counts = histogram.counts / histogram.total
     crosses = (masks != 0) & (masks != ALL)
     n_crossing = crosses.sum(axis=1)
     # Of a cell that no point crosses, what crosses is rounded to half of a segment's time.
     share = np.where(n_crossing > 0, parts.crossing / np.maximum(n_crossing, 1), 0.0)
-    left = np.where(n_crossing > 0, 0.0, parts.crossing)
+    rest = np.where(n_crossing > 0, 0.0, parts.crossing)
     half = np.uint64(2**32 - 1)
     every = [
         (masks[crosses], np.broadcast_to((counts * share)[:, None], masks.shape)[crosses]),
         (np.array([0, ALL, half], np.uint64), np.array([
-            counts @ parts.none, counts @ parts.whole, counts @ left,
+            counts @ parts.none, counts @ parts.whole, counts @ rest,
         ])),
     ]  # fmt: skip
     return Times.of(np.concatenate([m for m, _ in every]), np.concatenate([s for _, s in every]))
@@ -179,10 +179,10 @@ def conjunction(parts: Sequence[tuple[Estimate, Times]]) -> tuple[Estimate, Time
     for _, other in rest:
         times = times.both(other)
     # All of a segment for all conditions but one, which holds somewhere on it.
-    whole = [each.whole for _, each in parts]
+    whole = [other_times.whole for _, other_times in parts]
     surely = max(
-        max(0.0, part.low + sum(whole) - whole[at] - (len(parts) - 1))
-        for at, (part, _) in enumerate(parts)
+        max(0.0, part.low + sum(whole) - whole[place] - (len(parts) - 1))
+        for place, (part, _) in enumerate(parts)
     )
     most = min(part.high for part, _ in parts)
     return Estimate(float(np.clip(times.any, surely, most)), surely, most), times
@@ -244,7 +244,7 @@ def below(
         or_at: whether values that are equal to it count, which matters without an extent.
     """
     if low.shape[1] <= 2:
-        low, high = (_as_lines(each) for each in (low, high))
+        low, high = (_as_lines(ends) for ends in (low, high))
         whole = _below_at_both_ends(low, high, length, constant, or_at=or_at)
         none = _below_at_both_ends(-high, -low, length, -constant, or_at=not or_at)
         return Parts(whole, none, np.ones(len(whole)))
@@ -296,8 +296,8 @@ def _by_points(low: Floats, high: Floats, length: Floats, constant: float, *, or
     """Return the parts by fixed points of each box, and what Bernstein coefficients are sure of."""
     points = spread_over(low, high)
     unit = points * length[:, None, None] ** np.arange(low.shape[1])
-    at = np.linspace(0.0, 1.0, INSTANTS) ** np.arange(low.shape[1])[:, None]
-    values = unit @ at
+    powers = np.linspace(0.0, 1.0, INSTANTS) ** np.arange(low.shape[1])[:, None]
+    values = unit @ powers
     under = values <= constant if or_at else values < constant
     # The curve lies between the least and the greatest Bernstein coefficient.
     control = unit @ bernstein(low.shape[1]).T
@@ -309,19 +309,19 @@ def _by_points(low: Floats, high: Floats, length: Floats, constant: float, *, or
 
 def spread_over(low: Floats, high: Floats, n: int = POINTS) -> Floats:
     """Return points that fill each box evenly, always the same ones, ``[boxes, n, degree + 1]``."""
-    found: Floats = low[:, None, :] + halton(n, low.shape[1]) * (high - low)[:, None, :]
-    return found
+    points: Floats = low[:, None, :] + halton(n, low.shape[1]) * (high - low)[:, None, :]
+    return points
 
 
 @cache
 def bernstein(size: int) -> Floats:
     """Return what turns coefficients on [0, 1] into those of Bernstein, ``[size, size]``."""
     degree = size - 1
-    found = np.zeros((size, size))
+    matrix = np.zeros((size, size))
     for k, j in product(range(size), repeat=2):
         if j <= k:
-            found[k, j] = comb(k, j) / comb(degree, j)
-    return found
+            matrix[k, j] = comb(k, j) / comb(degree, j)
+    return matrix
 
 
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
@@ -330,14 +330,14 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37)
 @cache
 def halton(n: int, dims: int) -> Floats:
     """Return the first points of Halton's sequence but the corner, ``[n, dims]``."""
-    found = np.zeros((n, dims))
+    points = np.zeros((n, dims))
     for dim in range(dims):
         base = _PRIMES[dim % len(_PRIMES)]
         number, share = np.arange(1, n + 1) + dim // len(_PRIMES) * n, 1.0 / base
         while number.any():
-            found[:, dim] += number % base * share
+            points[:, dim] += number % base * share
             number, share = number // base, share / base
-    return found
+    return points
 
 
 # -- pairs of boxes -----------------------------------------------------------------------------
@@ -372,13 +372,13 @@ def _both_below(begin: _Difference, slope: _Difference, length: Floats) -> Float
     bends = np.concatenate([slope.bends, crossed, np.zeros((len(length), 1))], axis=1)
     bends = np.sort(np.clip(bends, slope.bends[:, :1], slope.bends[:, 3:]), axis=1)
     half = np.diff(bends, axis=1) / 2
-    at = (bends[:, 1:] + bends[:, :-1])[:, :, None] / 2 + half[:, :, None] * _AT
-    flat = at.reshape(len(length), -1)
+    places = (bends[:, 1:] + bends[:, :-1])[:, :, None] / 2 + half[:, :, None] * _AT
+    flat = places.reshape(len(length), -1)
     chance = begin.below(np.minimum(0.0, -flat * length[:, None])) * slope.density(flat)
-    found = (chance.reshape(at.shape) * _WEIGHT).sum(axis=2) * half
+    chances = (chance.reshape(places.shape) * _WEIGHT).sum(axis=2) * half
     fixed = slope.bends[:, 3] <= slope.bends[:, 0]
     alone = begin.below(np.minimum(0.0, -slope.bends[:, :1] * length[:, None]))[:, 0]
-    return np.clip(np.where(fixed, alone, found.sum(axis=1)), 0.0, 1.0)
+    return np.clip(np.where(fixed, alone, chances.sum(axis=1)), 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -410,17 +410,17 @@ class _Difference:
         one, other = self.high - self.low, self.other_high - self.other_low
         return np.maximum(one, other)[:, None], np.minimum(one, other)[:, None]
 
-    def density(self, at: Floats) -> Floats:
+    def density(self, places: Floats) -> Floats:
         """Return the density at places, ``[n, m]``; of a difference that varies."""
         wide, narrow = self._widths
         first, second, third, last = (self.bends[:, k : k + 1] for k in range(4))
         slant = np.where(narrow > 0.0, narrow, 1.0)
-        rise, fall = (at - first) / slant, (last - at) / slant
-        flat = np.where((at >= second) & (at <= third), 1.0, np.minimum(rise, fall))
-        found: Floats = np.clip(flat, 0.0, 1.0) / np.where(wide > 0.0, wide, 1.0)
-        return found
+        rise, fall = (places - first) / slant, (last - places) / slant
+        flat = np.where((places >= second) & (places <= third), 1.0, np.minimum(rise, fall))
+        densities: Floats = np.clip(flat, 0.0, 1.0) / np.where(wide > 0.0, wide, 1.0)
+        return densities
 
-    def below(self, at: Floats) -> Floats:
+    def below(self, places: Floats) -> Floats:
         """Return the chance to be less than places, ``[n, m]``."""
         wide, narrow = self._widths
         first = self.bends[:, :1]
@@ -431,7 +431,7 @@ class _Difference:
             risen: Floats = np.where(x < width, x * x / (2 * slant), x - width / 2)
             return np.where(x > 0.0, risen, 0.0)
 
-        x = at - first
+        x = places - first
         area = under(narrow, x) - under(narrow, x - wide)
         varied = area / np.where(wide > 0.0, wide, 1.0)
         return np.where(wide > 0.0, np.clip(varied, 0.0, 1.0), np.where(x > 0.0, 1.0, 0.0))

@@ -98,8 +98,8 @@ class CoefHistogram:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             coefs = coefs * length[:, None] ** np.arange(coefs.shape[1])
-        known = np.isfinite(coefs).all(axis=1) & np.isfinite(length)
-        coefs, length = coefs[known], length[known]
+        is_finite = np.isfinite(coefs).all(axis=1) & np.isfinite(length)
+        coefs, length = coefs[is_finite], length[is_finite]
         if not len(coefs):
             return cls.empty(coefs.shape[1])
         spans = np.frexp(length)[1] - 1
@@ -136,11 +136,14 @@ class CoefHistogram:
 
         Those of lower degree are taken as of the highest, with 0 for the rest.
         """
-        size = max(each.size for each in (self, *others))
-        every = [each._padded(size) for each in (self, *others)]
+        size = max(histogram.size for histogram in (self, *others))
+        every = [histogram._padded(size) for histogram in (self, *others)]
         return (
             CoefHistogram(
-                *(np.concatenate([getattr(each, name) for each in every]) for name in _FIELDS)
+                *(
+                    np.concatenate([getattr(histogram, name) for histogram in every])
+                    for name in _FIELDS
+                )
             )
             ._alike()
             ._grouped()
@@ -163,17 +166,17 @@ class CoefHistogram:
 
         At least there is one cell for each length and each side of 0 of each coefficient.
         """
-        found = self._with_fewer_spikes(max_cells // MOST_SPIKES)
-        while len(found) > max_cells and int(found.levels.max()) < _NO_MORE:
+        histogram = self._with_fewer_spikes(max_cells // MOST_SPIKES)
+        while len(histogram) > max_cells and int(histogram.levels.max()) < _NO_MORE:
             # An error of estimates grows with both. Not many at once, so that few are lost.
-            loss = np.log2(found.counts) + found.levels.max(axis=1)
-            share = np.clip(1.0 - max_cells / len(found), LEAST_WIDER, MOST_WIDER)
-            loss[found.is_spike] = np.inf
+            loss = np.log2(histogram.counts) + histogram.levels.max(axis=1)
+            share = np.clip(1.0 - max_cells / len(histogram), LEAST_WIDER, MOST_WIDER)
+            loss[histogram.is_spike] = np.inf
             most = np.quantile(loss, share, method="lower")
             if not np.isfinite(most):
                 break
-            found = found._widened(loss <= most)._grouped()
-        return found
+            histogram = histogram._widened(loss <= most)._grouped()
+        return histogram
 
     @property
     def negative(self) -> CoefHistogram:
@@ -183,8 +186,8 @@ class CoefHistogram:
     @property
     def is_spike(self) -> Mask:
         """Which cells are one polynomial each, ``[cells]``."""
-        found: Mask = self.levels[:, 0] == SPIKE
-        return found
+        mask: Mask = self.levels[:, 0] == SPIKE
+        return mask
 
     def _with_fewer_spikes(self, most: int) -> CoefHistogram:
         """Return the histogram in which spikes that are no longer frequent are cells as others."""
@@ -236,20 +239,20 @@ class CoefHistogram:
         if len(self) < 2:
             return self
         order = np.lexsort((*self.places.T, *self.levels.T, self.spans))
-        found = self._take(order)
+        ordered = self._take(order)
         is_new = np.ones(len(order), np.bool_)
-        is_new[1:] = np.diff(found.spans) != 0
-        for each in (*found.levels.T, *found.places.T):
-            is_new[1:] |= np.diff(each) != 0
+        is_new[1:] = np.diff(ordered.spans) != 0
+        for column in (*ordered.levels.T, *ordered.places.T):
+            is_new[1:] |= np.diff(column) != 0
         first = np.flatnonzero(is_new)
         return CoefHistogram(
-            found.spans[first],
-            found.levels[first],
-            found.places[first],
-            np.add.reduceat(found.counts, first),
-            np.minimum.reduceat(found.low, first),
-            np.maximum.reduceat(found.high, first),
-            np.add.reduceat(found.seconds, first),
+            ordered.spans[first],
+            ordered.levels[first],
+            ordered.places[first],
+            np.add.reduceat(ordered.counts, first),
+            np.minimum.reduceat(ordered.low, first),
+            np.maximum.reduceat(ordered.high, first),
+            np.add.reduceat(ordered.seconds, first),
         )
 
     def _take(self, rows: Indices) -> CoefHistogram:
@@ -272,10 +275,10 @@ class CoefHistogram:
             size = int(state["size"])
             whole = [np.array(state[name], np.int64) for name in _FIELDS[:3]]
             rest = [np.array(state[name], np.float64) for name in _FIELDS[3:]]
-            whole[1], whole[2] = (each.reshape(-1, size) for each in whole[1:])
-            rest[1], rest[2] = (each.reshape(-1, size) for each in rest[1:3])
-            lengths = {len(each) for each in (*whole, *rest)}
-            is_sane = all(np.isfinite(each).all() for each in rest) and (rest[0] > 0).all()
+            whole[1], whole[2] = (array.reshape(-1, size) for array in whole[1:])
+            rest[1], rest[2] = (array.reshape(-1, size) for array in rest[1:3])
+            lengths = {len(array) for array in (*whole, *rest)}
+            is_sane = all(np.isfinite(array).all() for array in rest) and (rest[0] > 0).all()
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             msg = f"a saved histogram over coefficients is damaged: {error!r}"
             raise StateError(msg) from error
@@ -289,15 +292,15 @@ class CoefHistogram:
 _FIELDS = ("spans", "levels", "places", "counts", "low", "high", "seconds")
 
 
-def _with(given: CoefHistogram, **changed: Any) -> CoefHistogram:
-    return CoefHistogram(*(changed.get(name, getattr(given, name)) for name in _FIELDS))
+def _with(histogram: CoefHistogram, **changed: Any) -> CoefHistogram:
+    return CoefHistogram(*(changed.get(name, getattr(histogram, name)) for name in _FIELDS))
 
 
 def _reaching(levels: Ints, coefs: Floats) -> Ints:
     """Return levels at which places are numbers of not too many bits: wide ones far out."""
     beyond = (np.frexp(np.abs(coefs))[1] - MOST_PLACE - levels).max(axis=1, initial=0)
-    found: Ints = levels + np.maximum(beyond, 0)[:, None]
-    return found
+    raised: Ints = levels + np.maximum(beyond, 0)[:, None]
+    return raised
 
 
 def _spikes(coefs: Floats) -> Mask:
@@ -306,9 +309,9 @@ def _spikes(coefs: Floats) -> Mask:
     is_new = np.ones(len(order), np.bool_)
     is_new[1:] = (coefs[order[1:]] != coefs[order[:-1]]).any(axis=1)
     run = np.cumsum(is_new) - 1
-    found = np.zeros(len(order), np.bool_)
-    found[order] = np.bincount(run)[run] >= max(len(order) / SPIKE_ONE_OF, LEAST_SPIKE)
-    return found
+    mask = np.zeros(len(order), np.bool_)
+    mask[order] = np.bincount(run)[run] >= max(len(order) / SPIKE_ONE_OF, LEAST_SPIKE)
+    return mask
 
 
 def _finest(coefs: Floats) -> Ints:
@@ -358,10 +361,11 @@ class ValueSketch:
     @classmethod
     def of(cls, low: Floats, high: Floats) -> ValueSketch:
         """Return the sketch of segments, ``[n]`` each."""
-        known = np.isfinite(low) & np.isfinite(high)
-        none, zero = float((~known).sum()), np.zeros(int(known.sum()))
+        is_finite = np.isfinite(low) & np.isfinite(high)
+        none, zero = float((~is_finite).sum()), np.zeros(int(is_finite.sum()))
         least, greatest = (
-            CoefHistogram.of(each[known, None], zero, MAX_VALUE_CELLS) for each in (low, high)
+            CoefHistogram.of(values[is_finite, None], zero, MAX_VALUE_CELLS)
+            for values in (low, high)
         )
         return cls(least, greatest, none)
 
@@ -387,30 +391,30 @@ class ValueSketch:
     def any(self, op: str, constants: Floats) -> Floats:
         """Return on what share of segments a comparison with each constant holds somewhere."""
         if op in UP:
-            found = self.greatest.total - _below(self.greatest, constants, or_at=op == ">")
+            counts = self.greatest.total - _below(self.greatest, constants, or_at=op == ">")
         elif op in DOWN:
-            found = _below(self.least, constants, or_at=op == "<=")
+            counts = _below(self.least, constants, or_at=op == "<=")
         else:
             met = _below(self.least, constants, or_at=True)
             met -= _below(self.greatest, constants, or_at=False)
-            found = met if op == "=" else np.full(len(constants), self.least.total)
-        return self._share(found)
+            counts = met if op == "=" else np.full(len(constants), self.least.total)
+        return self._share(counts)
 
     def whole(self, op: str, constants: Floats) -> Floats:
         """Return on what share of segments a comparison with each constant holds all along."""
         if op in UP:
-            found = self.least.total - _below(self.least, constants, or_at=op == ">")
+            counts = self.least.total - _below(self.least, constants, or_at=op == ">")
         elif op in DOWN:
-            found = _below(self.greatest, constants, or_at=op == "<=")
+            counts = _below(self.greatest, constants, or_at=op == "<=")
         elif op == "<>":
-            found = self.least.total - _below(self.least, constants, or_at=True)
-            found += _below(self.greatest, constants, or_at=False)
+            counts = self.least.total - _below(self.least, constants, or_at=True)
+            counts += _below(self.greatest, constants, or_at=False)
         else:
-            found = np.zeros(len(constants))
-        return self._share(found)
+            counts = np.zeros(len(constants))
+        return self._share(counts)
 
-    def _share(self, found: Floats) -> Floats:
-        return np.clip(found / max(self.total, 1e-300), 0.0, 1.0)
+    def _share(self, counts: Floats) -> Floats:
+        return np.clip(counts / max(self.total, 1e-300), 0.0, 1.0)
 
     # -- saving ---------------------------------------------------------------------------------
 
@@ -443,7 +447,9 @@ def _below(values: CoefHistogram, constants: Floats, *, or_at: bool) -> Floats:
     """Return how many values are below each constant."""
     low, width = values.low[:, 0], values.high[:, 0] - values.low[:, 0]
     room = constants[:, None] - low
-    at = room >= 0.0 if or_at else room > 0.0
-    share = np.where(width > 0.0, np.clip(room / np.where(width > 0.0, width, 1.0), 0.0, 1.0), at)
-    found: Floats = share @ values.counts
-    return found
+    is_above = room >= 0.0 if or_at else room > 0.0
+    share = np.where(
+        width > 0.0, np.clip(room / np.where(width > 0.0, width, 1.0), 0.0, 1.0), is_above
+    )
+    counts: Floats = share @ values.counts
+    return counts

@@ -1,4 +1,4 @@
-"""Estimates of whole plans: rates go down a plan, costs add up, and bounds say what is risked.
+"""Estimates of the rates and costs of whole plans, with bounds.
 
 Costs are per input segment of an operator, rates per segment of the stream (Pulse 4.4). The
 weighted sum of cost and risk decides everywhere (E7). Ranks are compared by products, which are
@@ -49,13 +49,13 @@ def cost_of(outputs: Sequence[Node]) -> Estimate:
 
     def rate(node: Node) -> Floats:
         if id(node) not in rates:
-            came = np.sum([rate(each) for each in node.of], axis=0) if node.of else np.ones(3)
+            came = np.sum([rate(source) for source in node.of], axis=0) if node.of else np.ones(3)
             total[:] += node.cost * came
             rates[id(node)] = came * [node.gives.value, node.gives.low, node.gives.high]
         return rates[id(node)]
 
-    for each in outputs:
-        rate(each)
+    for output in outputs:
+        rate(output)
     return Estimate(*total.tolist())
 
 
@@ -101,11 +101,11 @@ class Accuracy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         spread = self.spread + weight * (abs(off - self.bias) - self.spread) if self.n else 0.0
         return Accuracy(bias, spread, self.n + 1)
 
-    def corrected(self, given: Estimate) -> Estimate:
+    def corrected(self, estimate: Estimate) -> Estimate:
         """Return an estimate put right, with bounds as wide as it varied."""
         factor, wider = exp(self.bias), exp(self.spread)
         return Estimate(
-            given.value * factor, given.low * factor / wider, given.high * factor * wider
+            estimate.value * factor, estimate.low * factor / wider, estimate.high * factor * wider
         )
 
     @property

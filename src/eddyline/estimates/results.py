@@ -51,12 +51,12 @@ def share_of_pairs(
         max_cells: of each side; the time goes by their square.
     """
     one, other = one.within(max_cells), other.within(max_cells)
-    left, right = (each.ravel() for each in np.indices((len(one), len(other))))
-    found = np.zeros(4)
+    left, right = (places.ravel() for places in np.indices((len(one), len(other))))
+    sums = np.zeros(4)
     for start in range(0, len(left), MAX_PAIRS):
         rows = slice(start, start + MAX_PAIRS)
-        found += _pairs(one, other, left[rows], right[rows], is_aligned=is_aligned)
-    value, low, high = found[:3] / max(float(found[3]), 1e-300)
+        sums += _pairs(one, other, left[rows], right[rows], is_aligned=is_aligned)
+    value, low, high = sums[:3] / max(float(sums[3]), 1e-300)
     return Estimate(float(value), float(low), float(min(high, 1.0)))
 
 
@@ -92,56 +92,56 @@ def _parts(
     return Parts(whole, none, whole + none)
 
 
-def _boxes(given: CoefHistogram, size: int) -> tuple[Floats, Floats]:
+def _boxes(histogram: CoefHistogram, size: int) -> tuple[Floats, Floats]:
     """Return the least and the greatest coefficients of each cell, of so many powers of seconds."""
-    length = np.where(given.length > 0.0, given.length, np.inf)[:, None]
-    per_second = length ** -np.arange(given.size, dtype=float)
-    more = (0, 0), (0, size - given.size)
-    return np.pad(given.low * per_second, more), np.pad(given.high * per_second, more)
+    length = np.where(histogram.length > 0.0, histogram.length, np.inf)[:, None]
+    per_second = length ** -np.arange(histogram.size, dtype=float)
+    more = (0, 0), (0, size - histogram.size)
+    return np.pad(histogram.low * per_second, more), np.pad(histogram.high * per_second, more)
 
 
 def share_of_maximum(
-    given: Sequence[CoefHistogram], at: int, n_entities: float | None = None
+    histograms: Sequence[CoefHistogram], place: int, n_entities: float | None = None
 ) -> float:
     """Return on what share of an entity's segments it has the greatest value of all, in the middle.
 
     It has to beat *each* other entity, so chances multiply (E10).
 
     Args:
-        given: for each entity its segments, at least one.
-        at: the entity.
+        histograms: for each entity its segments, at least one.
+        place: the entity.
         n_entities: how many entities there are, for all of which those that are given stand; None:
             there are no others.
     """
-    low, high = _middle(given[at])
-    own = given[at].counts / given[at].total
+    low, high = _middle(histograms[place])
+    shares = histograms[place].counts / histograms[place].total
     # Points of each cell, as chances of beating several do not multiply by cell.
     points = (np.arange(8) + 0.5) / 8
     values = low[:, None] + points * (high - low)[:, None]
     chance = np.ones_like(values)
-    for other, each in enumerate(given):
-        if other != at:
-            chance *= _chance_below(each, values)
-    if n_entities is not None and len(given) > 1:
-        chance **= max(n_entities - 1.0, 1.0) / (len(given) - 1)
-    return float(own @ chance.mean(axis=1))
+    for other, histogram in enumerate(histograms):
+        if other != place:
+            chance *= _chance_below(histogram, values)
+    if n_entities is not None and len(histograms) > 1:
+        chance **= max(n_entities - 1.0, 1.0) / (len(histograms) - 1)
+    return float(shares @ chance.mean(axis=1))
 
 
-def _middle(given: CoefHistogram) -> tuple[Floats, Floats]:
+def _middle(histogram: CoefHistogram) -> tuple[Floats, Floats]:
     """Return the least and the greatest value in the middle of the segments of each cell."""
-    powers = 0.5 ** np.arange(given.size)
-    return (given.low * powers).sum(axis=1), (given.high * powers).sum(axis=1)
+    powers = 0.5 ** np.arange(histogram.size)
+    return (histogram.low * powers).sum(axis=1), (histogram.high * powers).sum(axis=1)
 
 
-def _chance_below(given: CoefHistogram, values: Floats) -> Floats:
+def _chance_below(histogram: CoefHistogram, values: Floats) -> Floats:
     """Return how likely a segment is below each value, half of it where it is the same."""
-    low, high = _middle(given)
+    low, high = _middle(histogram)
     width = high - low
     room = values[..., None] - low
     fixed = np.where(room == 0.0, 0.5, room > 0.0)
     share = np.where(width > 0.0, np.clip(room / np.where(width > 0.0, width, 1.0), 0, 1), fixed)
-    found: Floats = share @ (given.counts / given.total)
-    return found
+    chances: Floats = share @ (histogram.counts / histogram.total)
+    return chances
 
 
 def stays_constant(n: float) -> float:

@@ -1,4 +1,4 @@
-"""How keys arrive: nearly in order, or in clusters. Learned bounds say how late a key still comes.
+"""Learned bounds on the arrival order of keys: nearly sorted, or clustered.
 
 ``ValueOrders`` is for streams whose keys nearly grow. A key is *passed* once the other streams are
 so far beyond it that hardly any row with it comes. ``Clusters`` is for streams whose keys come in
@@ -77,13 +77,13 @@ def watched(
         timed: the streams.
         rough: key classes whose codes are in no order.
     """
-    found = {}
+    passing = {}
     for name in inputs:
-        others = [each for each in timed if each != name]
+        others = [other for other in timed if other != name]
         for key in graph.classes_of[name]:
             if others and key not in rough and {*others} <= graph.classes[key]:
-                found[name, key] = tuple((other, key) for other in others)
-    return found
+                passing[name, key] = tuple((other, key) for other in others)
+    return passing
 
 
 class ValueOrders:
@@ -110,13 +110,13 @@ class ValueOrders:
 
     def below(self) -> dict[str, dict[int, int]]:
         """Return by input and key class the key below which those of all others are hardly any."""
-        found: dict[str, dict[int, int]] = {}
+        below: dict[str, dict[int, int]] = {}
         for (name, key), places in self.passing.items():
             lows = [self._low(place) for place in places]
-            known = [low for low in lows if low is not None]
-            if len(known) == len(lows):
-                found.setdefault(name, {})[key] = min(known)
-        return found
+            bounds = [low for low in lows if low is not None]
+            if len(bounds) == len(lows):
+                below.setdefault(name, {})[key] = min(bounds)
+        return below
 
     def _low(self, place: Place) -> int | None:
         learned, top = self.bounds[place], self.tops[place]
@@ -226,13 +226,13 @@ class Clusters:
 
     def closed(self, latest: Mapping[str, int]) -> Closed:
         """Return how long after its first row each key is closed in the other streams."""
-        found: Closed = {}
+        closed: Closed = {}
         for (name, key), places in self.passing.items():
             spans = {place[0]: self._span(place, latest) for place in places}
-            known = {other: span for other, span in spans.items() if span is not None}
-            if len(known) == len(places):
-                found.setdefault(name, {})[key] = known
-        return found
+            bounded = {other: span for other, span in spans.items() if span is not None}
+            if len(bounded) == len(places):
+                closed.setdefault(name, {})[key] = bounded
+        return closed
 
     def _span(self, place: Place, latest: Mapping[str, int]) -> int | None:
         """Return how long after its first row a key is closed (µs); None if it never is."""
@@ -247,8 +247,8 @@ class Clusters:
 
     def step(self, fresh: Iterable[Mapping[Place, Spans]], latest: Mapping[str, int]) -> None:
         """Take in what each bucket of a batch measured; ``latest`` includes the batch."""
-        for name, at in latest.items():
-            self._since.setdefault(name, at)
+        for name, instant in latest.items():
+            self._since.setdefault(name, instant)
         for place, spans in merged(fresh).items():
             if place in self.bounds and spans.n_rows:
                 self._learn(place, spans)
@@ -262,13 +262,15 @@ class Clusters:
 
     def evidence(self, name: str) -> dict[str, float]:
         """Return by stream what the rows of an input are done by (s)."""
-        places = {of for (one, _), others in self.passing.items() if one == name for of in others}
+        places = {
+            place for (one, _), others in self.passing.items() if one == name for place in others
+        }
         return {f"{other}_within_s": self.bounds[other, key].bound / 1e6 for other, key in places}
 
     def least(self, name: str) -> int | None:
         """Return the least bound of the keys of a stream (µs); None if nothing is known of any."""
-        mine = (each for (of, _), each in self.bounds.items() if of == name)
-        return min((each.bound for each in mine if each.n_rows), default=None)
+        mine = (cluster for (stream, _), cluster in self.bounds.items() if stream == name)
+        return min((cluster.bound for cluster in mine if cluster.n_rows), default=None)
 
     def views(self, latest: Mapping[str, int]) -> tuple[ClusterView, ...]:
         """Return what is known."""
@@ -280,7 +282,7 @@ class Clusters:
     def snapshot(self) -> LearnedClusters:
         """Return the learned state."""
         return LearnedClusters(
-            [(*place, each) for place, each in self.bounds.items()], dict(self._since)
+            [(*place, cluster) for place, cluster in self.bounds.items()], dict(self._since)
         )
 
     def restore(self, state: Any) -> None:

@@ -60,8 +60,8 @@ class JoinGraph:
 
     def links(self, bound: Iterable[str], other: str) -> tuple[int, ...]:
         """Return the classes that an input has in common with inputs that are joined already."""
-        known = {k for name in bound for k in self.classes_of[name]}
-        return tuple(k for k in self.classes_of[other] if k in known)
+        bound_keys = {k for name in bound for k in self.classes_of[name]}
+        return tuple(k for k in self.classes_of[other] if k in bound_keys)
 
     def reachable(self, bound: Iterable[str]) -> set[str]:
         """Return the inputs that can be joined next without a Cartesian product."""
@@ -100,17 +100,17 @@ def covers(graph: JoinGraph, keys: Mapping[str, Collection[int]]) -> frozenset[s
 
 def _reached(graph: JoinGraph, name: str, keys: Mapping[str, Collection[int]]) -> bool:
     """Return whether every other input is found from a row by keys alone."""
-    found, known = {name}, {*graph.classes_of[name]}
-    while len(found) < len(graph.inputs):
+    reached, classes = {name}, {*graph.classes_of[name]}
+    while len(reached) < len(graph.inputs):
         more = [
-            each
-            for each in graph.inputs
-            if each not in found and not known.isdisjoint(keys.get(each, ()))
+            other
+            for other in graph.inputs
+            if other not in reached and not classes.isdisjoint(keys.get(other, ()))
         ]
         if not more:
             return False
-        found.update(more)
-        known.update(key for each in more for key in graph.classes_of[each])
+        reached.update(more)
+        classes.update(key for other in more for key in graph.classes_of[other])
     return True
 
 

@@ -1,4 +1,4 @@
-"""The cut of a join's rows into buckets: which grid, and when rows are moved to another one.
+"""Grid of the buckets of a join, and moves to another grid.
 
 A grid cuts each key class into parts; a bucket is one part of each. A row goes to every bucket in
 which it may meet a partner. The best grid gives the fullest bucket, and the busiest task, as few
@@ -116,7 +116,7 @@ class GridChoice(Choice):
             key: sum((bins[key] for bins in counted if key in bins), np.zeros(N_BINS))
             for key in self.bins
         }
-        self.bins = {key: FRESH * of + new[key] for key, of in self.bins.items()}
+        self.bins = {key: FRESH * histogram + new[key] for key, histogram in self.bins.items()}
         self.n_since_move += 1
         if self.is_adaptive:
             self._note(new)
@@ -137,7 +137,9 @@ class GridChoice(Choice):
     def _known(self) -> Bins | None:
         """The histograms; None if nothing was counted, or if it may make no difference."""
         return (
-            self.bins if self.is_adaptive and any(of.any() for of in self.bins.values()) else None
+            self.bins
+            if self.is_adaptive and any(histogram.any() for histogram in self.bins.values())
+            else None
         )
 
     def _better(self) -> Grid:
@@ -222,28 +224,31 @@ class GridChoice(Choice):
 
     def _note(self, fresh: Bins) -> None:
         """Take in the histograms of a batch as the conditions of the grid."""
-        totals = {key: float(of.sum()) for key, of in fresh.items()}
+        totals = {key: float(histogram.sum()) for key, histogram in fresh.items()}
         if not any(totals.values()):
             return
         names: list[str] = []
         shares: list[float] = []
         counts: list[float] = []
-        for (name, key), of in fresh.items():
+        for (name, key), histogram in fresh.items():
             n = totals[name, key]
-            grouped = of.reshape(-1, GROUPS).sum(axis=0)
-            names += [f"rows of {name} in part {at} of key {key}" for at in range(GROUPS)]
+            grouped = histogram.reshape(-1, GROUPS).sum(axis=0)
+            names += [f"rows of {name} in part {part} of key {key}" for part in range(GROUPS)]
             shares += (grouped / n).tolist() if n else [np.nan] * GROUPS
             counts += [n] * GROUPS
         n_rows = max(totals.values())
         is_other = self._conditions.step(tuple(names), np.array(shares), np.array(counts), n_rows)
         kept = 0.0 if is_other else KEPT
         none = np.zeros(N_BINS)
-        self._recent = {key: kept * self._recent.get(key, none) + of for key, of in fresh.items()}
+        self._recent = {
+            key: kept * self._recent.get(key, none) + histogram for key, histogram in fresh.items()
+        }
 
     def situation(self) -> Situation | None:
         """Return how the hashes of rows are spread."""
         evidence: list[Any] = [
-            [*key, np.round(of).astype(int).tolist()] for key, of in self._recent.items()
+            [*key, np.round(histogram).astype(int).tolist()]
+            for key, histogram in self._recent.items()
         ]
         return self._conditions.situation(evidence, LEAST_ROWS)
 
@@ -279,20 +284,20 @@ class GridChoice(Choice):
         self.bins = {key: np.array(self._recent[key]) for key in self.bins}
 
     def _bins_of(self, evidence: Any) -> Bins:
-        given = {(name, key): np.array(counts, np.float64) for name, key, counts in evidence}
-        return {key: given.get(key, np.zeros(N_BINS)) for key in self.bins}
+        histograms = {(name, key): np.array(counts, np.float64) for name, key, counts in evidence}
+        return {key: histograms.get(key, np.zeros(N_BINS)) for key in self.bins}
 
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> list[tuple[str, int, list[float]]]:
         """Return the histograms."""
-        return [(*key, of.tolist()) for key, of in self.bins.items()]
+        return [(*key, histogram.tolist()) for key, histogram in self.bins.items()]
 
     def restore(self, state: list[tuple[str, int, list[float]]]) -> None:
         """Continue from what ``snapshot`` returned; what is of other inputs is left out."""
-        for name, key, of in state:
-            if (name, key) in self.bins and len(of) == N_BINS:
-                self.bins[name, key] = np.array(of)
+        for name, key, histogram in state:
+            if (name, key) in self.bins and len(histogram) == N_BINS:
+                self.bins[name, key] = np.array(histogram)
 
 
 def plain_grid(grid: Grid) -> Any:
@@ -300,7 +305,7 @@ def plain_grid(grid: Grid) -> Any:
     shape = list(grid.shape)
     if not grid.splits:
         return shape
-    splits = [f"bin {each.bin}: {split_text(each)}" for each in grid.splits]
+    splits = [f"bin {split.bin}: {split_text(split)}" for split in grid.splits]
     return {"shape": shape, "splits": splits}
 
 
@@ -402,7 +407,7 @@ def _loads(graph: JoinGraph, grid: Grid, bins: Bins | None) -> NDArray[np.float6
             counts = np.ones(N_BINS) if bins is None else bins[name, key]
             n_rows = float(counts.sum()) if bins is not None else 1.0
             by_part = _by_part(grid, name, key, counts) / max(float(counts.sum()), 1.0)
-            part = part * by_part.reshape([-1 if at == key else 1 for at in range(load.ndim)])
+            part = part * by_part.reshape([-1 if axis == key else 1 for axis in range(load.ndim)])
         load += part * n_rows
     return load
 
@@ -410,20 +415,20 @@ def _loads(graph: JoinGraph, grid: Grid, bins: Bins | None) -> NDArray[np.float6
 def _by_part(grid: Grid, name: str, key: int, counts: NDArray[Any]) -> NDArray[np.float64]:
     """Return the rows of an input in each part of a key class."""
     size, whole = grid.shape[key], np.array(counts, np.float64)
-    found = np.zeros(size)
+    by_part = np.zeros(size)
     for split in grid.splits:
         if split.key == key:
             parts = (split.bin + np.arange(split.n_parts)) % size
-            found[parts] += whole[split.bin] / split.side(name)[0]
+            by_part[parts] += whole[split.bin] / split.side(name)[0]
             whole[split.bin] = 0.0
-    return found + np.bincount(np.arange(N_BINS) % size, weights=whole)
+    return by_part + np.bincount(np.arange(N_BINS) % size, weights=whole)
 
 
 def _splits(
     graph: JoinGraph, shape: tuple[int, ...], bins: Bins, timed: Collection[str], n_tasks: int
 ) -> tuple[Split, ...]:
     """Return the bins that are to be split, of those with more rows than a bucket should have."""
-    found: list[Split] = []
+    splits: list[Split] = []
     n_rows = float(_loads(graph, Grid(shape), bins).sum())
     share = n_rows / prod(shape)
     for key, size in enumerate(shape):
@@ -431,15 +436,15 @@ def _splits(
         # Along their other classes rows are cut already.
         cuts = [prod(shape[k] for k in graph.classes_of[name] if k != key) for name in members]
         counts = np.stack([bins[name, key] / cut for name, cut in zip(members, cuts, strict=True)])
-        for at in np.argsort(-counts.sum(axis=0), kind="stable")[:MOST_SPLITS]:
-            rows = dict(zip(members, counts[:, at].tolist(), strict=True))
+        for hot_bin in np.argsort(-counts.sum(axis=0), kind="stable")[:MOST_SPLITS]:
+            rows = dict(zip(members, counts[:, hot_bin].tolist(), strict=True))
             n_alike = prod(shape) // size
             others = n_rows - sum(rows.values()) * n_alike
             sides = _sides(rows, timed, size, n_alike, others, n_tasks)
             if sides and sum(rows.values()) > share:
-                found.append(Split(key, int(at), tuple(sides.items())))
+                splits.append(Split(key, int(hot_bin), tuple(sides.items())))
                 n_rows = others + n_alike * prod(sides.values()) * _n_in_part(rows, sides)
-    return tuple(found)
+    return tuple(splits)
 
 
 def _sides(
@@ -466,12 +471,12 @@ def _sides(
     sides = {name: 1 for name in rows if name in timed}
     while True:
         finer = [
-            {**sides, name: next(each for each in _DIVISORS if each > parts)}
+            {**sides, name: next(divisor for divisor in _DIVISORS if divisor > parts)}
             for name, parts in sides.items()
             if parts < N_BINS
         ]
-        finer = [each for each in finer if prod(each.values()) <= size]
-        best = min(finer, key=lambda each: _n_in_part(rows, each), default=sides)
+        finer = [choice for choice in finer if prod(choice.values()) <= size]
+        best = min(finer, key=lambda choice: _n_in_part(rows, choice), default=sides)
         if busiest_with(best) >= busiest_with(sides):
             return {name: parts for name, parts in sides.items() if parts > 1}
         sides = best

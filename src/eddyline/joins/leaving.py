@@ -1,4 +1,4 @@
-"""Rows that leave the windows of a join before these end: the choices, held together.
+"""Choices of the rows that leave a window before it ends.
 
 ``LeavingLoops`` has the choices: whole runs go to a cold tier by age, single rows by a rule that
 says that they are done. With ``discard`` such rows are dropped. The choices see counts of tasks and
@@ -111,7 +111,7 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def bound(self) -> int:
         """The k that is learned: the greatest age in all periods (µs)."""
-        return max((each.widest for each in self.periods), default=0)
+        return max((period.widest for period in self.periods), default=0)
 
     def after(
         self, batch: LostCounts, seen: int, since: int, length: int, largest: int | None = None
@@ -128,7 +128,7 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
         n_pairs, widest = batch.n_found + batch.n_seen, max(batch.widest, batch.widest_seen)
         *others, newest = self.periods or (Period(since),)
         newest = Period(newest.since, newest.n_pairs + n_pairs, max(newest.widest, widest))
-        known = replace(
+        discards = replace(
             self,
             periods=(*others, newest),
             n_pairs=self.n_pairs + n_pairs,
@@ -137,14 +137,14 @@ class InputDiscards(Struct, frozen=True, forbid_unknown_fields=True):
             n_about=max(self.n_about + batch.n_about, 0.0),
             n_seen=self.n_seen + batch.n_seen,
         )
-        is_over = newest.n_pairs >= PAIRS and seen - newest.since >= known.bound
-        kept_for = known._next(self.bound, seen - since, length, is_over=is_over)
-        if largest is not None and known.bound > largest:
+        is_over = newest.n_pairs >= PAIRS and seen - newest.since >= discards.bound
+        kept_for = discards._next(self.bound, seen - since, length, is_over=is_over)
+        if largest is not None and discards.bound > largest:
             kept_for = None
         if is_over:
-            periods = (*known.periods, Period(seen))[-PERIODS:]
-            return replace(known, periods=periods, kept_for=kept_for)
-        return replace(known, kept_for=kept_for)
+            periods = (*discards.periods, Period(seen))[-PERIODS:]
+            return replace(discards, periods=periods, kept_for=kept_for)
+        return replace(discards, kept_for=kept_for)
 
     def _next(self, before: int, seen: int, length: int, *, is_over: bool) -> int | None:
         """Return for how long rows are kept from now on.
@@ -208,7 +208,7 @@ class Discards:
         """By input, for how long its rows are kept (µs); None if none are dropped at all."""
         if not self.lengths:
             return None
-        return {name: each.kept_for for name, each in self.known.items()}
+        return {name: discards.kept_for for name, discards in self.known.items()}
 
     def below(self) -> dict[str, dict[int, int]]:
         """Return by input and key class the key below which rows are dropped: others passed it.
@@ -245,8 +245,8 @@ class Discards:
         """
         self.newest = dict(lost)
         parts = list(disorder)
-        for place in {place for each in parts for place in each} - self._firsts.keys():
-            self._firsts[place] = min(each[place].earliest for each in parts if place in each)
+        for place in {place for part in parts for place in part} - self._firsts.keys():
+            self._firsts[place] = min(part[place].earliest for part in parts if place in part)
         self.orders.step(parts)
         if seen is None:
             return []
@@ -266,15 +266,15 @@ class Discards:
         return entries
 
     def _entry(
-        self, batch_id: int, event: str, before: str, after: str, known: InputDiscards
+        self, batch_id: int, event: str, before: str, after: str, discards: InputDiscards
     ) -> JournalEntry:
         evidence: dict[str, Any] = {
-            "k_s": known.bound / 1e6,
-            "n_pairs": known.n_pairs,
-            "n_dropped": known.n_dropped,
-            "n_missed_at_most": known.n_most,
-            "n_missed_about": known.n_about,
-            "n_partners_missed": known.n_seen,
+            "k_s": discards.bound / 1e6,
+            "n_pairs": discards.n_pairs,
+            "n_dropped": discards.n_dropped,
+            "n_missed_at_most": discards.n_most,
+            "n_missed_about": discards.n_about,
+            "n_partners_missed": discards.n_seen,
         }
         return JournalEntry(batch_id, self.component, event, before, after, evidence)
 
@@ -403,8 +403,8 @@ class LeavingLoops:
         lengths = self.tiers.lengths
         names = {name for loop in self.done.values() for name in loop.leaving}
         leaving = {name: lengths[name] for name in names & lengths.keys()}
-        known = {name: span for name, span in self.tiers.plan.items() if span is not None}
-        return dict.fromkeys(lengths) | leaving | known
+        by_age = {name: span for name, span in self.tiers.plan.items() if span is not None}
+        return dict.fromkeys(lengths) | leaving | by_age
 
     def step(
         self,
@@ -421,13 +421,13 @@ class LeavingLoops:
             n_hot: the hot rows of each input with tiers.
             batch_id: the batch.
         """
-        ages = merged(each.ages for each in reports)
+        ages = merged(report.ages for report in reports)
         self._monitors.step(reports, ages)
         with self._monitors.learning():
-            n_new = {n: sum(each.n_rows.get(n, 0) for each in reports) for n in ages}
+            n_new = {n: sum(report.n_rows.get(n, 0) for report in reports) for n in ages}
             entries = self.tiers.step(ages, latest, batch_id, n_new)
             entries += self._step_done(reports, latest, n_hot, batch_id)
-        promises = [each.promises for each in (self.tiers, self.orders, self.clusters)]
+        promises = [learner.promises for learner in (self.tiers, self.orders, self.clusters)]
         promises += [loop.promises for loop in self.done.values()]
         self._monitors.rest(unless=any(promises))
         return entries
@@ -439,17 +439,17 @@ class LeavingLoops:
         n_hot: Mapping[str, int],
         batch_id: int,
     ) -> list[JournalEntry]:
-        for name in {name for each in reports for name in each.unique}:
-            found = [{*each.unique[name]} for each in reports if name in each.unique]
-            self.unique[name] = tuple(sorted(set.intersection(*found)))
-        self.orders.step(each.disorder for each in reports)
-        self.clusters.step((each.spans for each in reports), latest)
+        for name in {name for report in reports for name in report.unique}:
+            classes = [{*report.unique[name]} for report in reports if name in report.unique]
+            self.unique[name] = tuple(sorted(set.intersection(*classes)))
+        self.orders.step(report.disorder for report in reports)
+        self.clusters.step((report.spans for report in reports), latest)
         closed = self.clusters.closed(latest)
         by_rule = (PASSED, self.orders.below()), (CLOSED, closed), (MATCHED, self.covers)
         entries: list[JournalEntry] = []
         for rule, names in by_rule:
-            counts = merged_counts((each.done for each in reports), rule)
-            ns = sum(each.ns for each in reports)
+            counts = merged_counts((report.done for report in reports), rule)
+            ns = sum(report.ns for report in reports)
             why = {name: self.clusters.evidence(name) for name in closed} if rule == CLOSED else {}
             entries += self.done[rule].step(names, counts, n_hot, ns, batch_id, why)
         return entries
@@ -464,8 +464,8 @@ class LeavingLoops:
         """
         if not reports:
             return []
-        lost = merged(each.lost for each in reports)
-        disorder = [each.disorder for each in reports]
+        lost = merged(report.lost for report in reports)
+        disorder = [report.disorder for report in reports]
         return self.discards.step(lost, disorder, low if low > ALWAYS + 1 else None, batch_id)
 
     # -- saving ---------------------------------------------------------------------------------
@@ -493,8 +493,8 @@ class LeavingLoops:
         self.tiers.restore(saved.tiers)
         self.orders.restore(saved.orders)
         self.clusters.restore(saved.clusters)
-        for rule, known in saved.done.items():
-            self.done[rule].restore(known)
+        for rule, state in saved.done.items():
+            self.done[rule].restore(state)
         self.unique = saved.unique
         return set()
 
@@ -548,13 +548,15 @@ class MonitorBudget:
         self._has_measured = self.may
         self._n_batches += 1
         n_rows = n_results = 0
-        for each in reports:
-            self._budget.spend(each.monitor_ns)
-            self._budget.earn(each.ns)
-            n_rows += each.n_here
-            n_results += each.n_results
+        for report in reports:
+            self._budget.spend(report.monitor_ns)
+            self._budget.earn(report.ns)
+            n_rows += report.n_here
+            n_results += report.n_results
         self._count_results(n_results / n_rows if n_rows else self._per_row)
-        self._is_urgent = any(each.n_cold > MANY_COLD * each.n_pairs for each in ages.values())
+        self._is_urgent = any(
+            counts.n_cold > MANY_COLD * counts.n_pairs for counts in ages.values()
+        )
 
     def _count_results(self, per_row: float) -> None:
         """Take note of results for each new row, and whether they wake what rests."""

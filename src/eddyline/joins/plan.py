@@ -114,9 +114,9 @@ class Counts:
 
     def add(self, other: Self) -> None:
         """Add the counts of the same thing in another bucket."""
-        for each in fields(self):
-            merge = each.metadata.get("merge", add)
-            setattr(self, each.name, merge(getattr(self, each.name), getattr(other, each.name)))
+        for count in fields(self):
+            merge = count.metadata.get("merge", add)
+            setattr(self, count.name, merge(getattr(self, count.name), getattr(other, count.name)))
 
 
 Key = TypeVar("Key")
@@ -192,7 +192,9 @@ CLOSED = "closed"
 
 def merged_counts(parts: Iterable[Done], rule: str) -> dict[str, DoneCounts]:
     """Return the counts of several buckets by one rule, by input."""
-    return {name: counts for (of, name), counts in merged(parts).items() if of == rule}
+    return {
+        name: counts for (done_rule, name), counts in merged(parts).items() if done_rule == rule
+    }
 
 
 @dataclass(slots=True)
@@ -243,7 +245,7 @@ class CachePlan:
     @property
     def stores(self) -> tuple[Store, ...]:
         """The stores that are kept true."""
-        return tuple(dict.fromkeys((*(each.store for each in self.used), *self.kept)))
+        return tuple(dict.fromkeys((*(cache.store for cache in self.used), *self.kept)))
 
     @property
     def is_empty(self) -> bool:
@@ -575,20 +577,20 @@ class JoinProfile:
         """Return the profile of a batch from the reports of its buckets, in their order."""
         every = list(reports)
         return cls(
-            tuple(sample for each in every for sample in each.samples),
-            JoinWork.merge(each.work for each in every),
-            CacheReport.merge(each.caches for each in every if each.caches is not None),
+            tuple(sample for report in every for sample in report.samples),
+            JoinWork.merge(report.work for report in every),
+            CacheReport.merge(report.caches for report in every if report.caches is not None),
             len(every),
-            sum(each.ns for each in every),
+            sum(report.ns for report in every),
         )
 
     @classmethod
     def of_member(cls, reports: Iterable[BucketReport], name: str) -> Self:
         """Return the profile of a batch for one of several queries; see ``of``."""
-        every = [each.members[name] for each in reports if name in each.members]
+        every = [report.members[name] for report in reports if name in report.members]
         return cls(
-            tuple(sample for each in every for sample in each.samples),
-            JoinWork.merge(each.work for each in every),
+            tuple(sample for report in every for sample in report.samples),
+            JoinWork.merge(report.work for report in every),
             n_buckets=len(every),
-            ns=sum(each.ns for each in every),
+            ns=sum(report.ns for report in every),
         )

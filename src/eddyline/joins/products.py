@@ -1,4 +1,4 @@
-"""Chooses whether a join returns combinations or products of counts and sums by key.
+"""Choice of a join's results: combinations, or products by key.
 
 An aggregate behind a join takes its results one by one. Where keys have many rows, products are
 fewer than combinations. ``ProductChoice`` compares the numbers of both, which tasks count.

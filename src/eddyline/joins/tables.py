@@ -161,7 +161,7 @@ class DropChoice(AsItStands):
     @property
     def plan(self) -> dict[str, bool]:
         """By stream, whether its rows are filtered."""
-        return {name: each.is_dropping for name, each in self.known.items()}
+        return {name: rows.is_dropping for name, rows in self.known.items()}
 
     def step(
         self,
@@ -180,34 +180,34 @@ class DropChoice(AsItStands):
         """
         entries = []
         self.newest = sum(n_lacking for _, n_lacking in fresh.values())
-        for name, each in self.known.items():
+        for name, rows in self.known.items():
             n_rows, n_lacking = fresh.get(name, (0, 0))
-            each.n_dropped += n_lacking
+            rows.n_dropped += n_lacking
             if n_rows:
-                each.n_rows = FADE * each.n_rows + n_rows
-                each.n_lacking = FADE * each.n_lacking + n_lacking
-                each.n_counted += 1
-            each.wait = max(each.wait - 1, 0)
+                rows.n_rows = FADE * rows.n_rows + n_rows
+                rows.n_lacking = FADE * rows.n_lacking + n_lacking
+                rows.n_counted += 1
+            rows.wait = max(rows.wait - 1, 0)
             may_pay = n_shuffled.get(name, 0) >= LEAST_DROPPED
-            if self.is_held or name not in n_codes or not each.is_due(may_pay=may_pay):
+            if self.is_held or name not in n_codes or not rows.is_due(may_pay=may_pay):
                 continue
-            evidence = {"share": each.share, "n_dropped": each.n_dropped, "n_keys": n_codes[name]}
-            before = self._text(name, each)
-            each.turn()
-            after = self._text(name, each)
+            evidence = {"share": rows.share, "n_dropped": rows.n_dropped, "n_keys": n_codes[name]}
+            before = self._text(name, rows)
+            rows.turn()
+            after = self._text(name, rows)
             entries.append(self.decision(batch_id, "filtered", before, after, evidence))
         return entries
 
-    def _text(self, name: str, each: FilteredRows) -> str:
+    def _text(self, name: str, rows: FilteredRows) -> str:
         tables = " and ".join(self.tables[name])
-        how = f"that {tables} has a key for" if each.is_dropping else "all"
+        how = f"that {tables} has a key for" if rows.is_dropping else "all"
         return f"rows of {name} to the join: {how}"
 
     def views(self) -> tuple[DropView, ...]:
         """Return what is known, for people."""
         return tuple(
-            DropView(name, self.tables[name], each.is_dropping, each.share, each.n_dropped)
-            for name, each in self.known.items()
+            DropView(name, self.tables[name], rows.is_dropping, rows.share, rows.n_dropped)
+            for name, rows in self.known.items()
         )
 
     def snapshot(self) -> dict[str, FilteredRows]:
@@ -216,5 +216,5 @@ class DropChoice(AsItStands):
 
     def restore(self, state: Any) -> None:
         """Continue from what ``snapshot`` returned; StateError if it is damaged."""
-        known = restored(state, dict[str, FilteredRows], "the rows that tables drop")
-        self.known = {name: known.get(name, each) for name, each in self.known.items()}
+        saved = restored(state, dict[str, FilteredRows], "the rows that tables drop")
+        self.known = {name: saved.get(name, rows) for name, rows in self.known.items()}

@@ -1,4 +1,4 @@
-"""How long rows stay in the hot tier of a window: choices by age, and by rules for single rows.
+"""Retention in the hot tier of a window: by age, and by rules.
 
 ``TierChoice`` learns for each window a bound on the ages of the rows that are found, which holds
 nearly all pairs (see ``constraints.bounds``). Runs whose rows are older go to the *cold* tier of
@@ -243,25 +243,29 @@ class TierChoice(Choice):
 
     def _note(self, ages: Mapping[str, AgeCounts]) -> None:
         """Take in the ages that a batch measured as the conditions of the tiers."""
-        measured = {name: each for name, each in ages.items() if each.is_measured and each.n_pairs}
+        measured = {
+            name: age_counts
+            for name, age_counts in ages.items()
+            if age_counts.is_measured and age_counts.n_pairs
+        }
         if not measured:
             return
         names, shares, counts = [], [], []
         for name, length in self.lengths.items():
-            each = measured.get(name)
-            n = float(each.n_pairs) if each else 0.0
-            cuts = [(at, length >> at) for at in range(1, CUTS + 1)]
-            names += [f"partners in {name} older than 1/{2**at} of its window" for at, _ in cuts]
-            older = [n_beyond(each.bins, age) for _, age in cuts] if each else []
+            age_counts = measured.get(name)
+            n = float(age_counts.n_pairs) if age_counts else 0.0
+            cuts = [(cut, length >> cut) for cut in range(1, CUTS + 1)]
+            names += [f"partners in {name} older than 1/{2**cut} of its window" for cut, _ in cuts]
+            older = [n_beyond(age_counts.bins, age) for _, age in cuts] if age_counts else []
             shares += [min(m / n, 1.0) for m in older] or [np.nan] * CUTS
             counts += [n] * CUTS
-        n_pairs = sum(float(each.n_pairs) for each in measured.values())
+        n_pairs = sum(float(age_counts.n_pairs) for age_counts in measured.values())
         is_other = self._conditions.step(tuple(names), np.array(shares), np.array(counts), n_pairs)
         kept = 0.0 if is_other else KEPT
-        for name, each in measured.items():
-            self._n_pairs[name] = kept * self._n_pairs[name] + each.n_pairs
+        for name, age_counts in measured.items():
+            self._n_pairs[name] = kept * self._n_pairs[name] + age_counts.n_pairs
             bins = {number: kept * n for number, n in self._bins[name].items()}
-            for number, n in each.bins.items():
+            for number, n in age_counts.bins.items():
                 bins[number] = bins.get(number, 0.0) + n
             self._bins[name] = {number: n for number, n in bins.items() if n >= LEAST_AGE}
 
@@ -494,12 +498,12 @@ class DoneChoice(Choice):
     @property
     def promises(self) -> bool:
         """Whether rows leave by the rule, or so many are done that it is worth a try."""
-        return any(each.is_leaving or each.share >= LEAST_SHARE for each in self.known.values())
+        return any(rows.is_leaving or rows.share >= LEAST_SHARE for rows in self.known.values())
 
     @property
     def leaving(self) -> frozenset[str]:
         """The inputs whose rows leave once they are done."""
-        return frozenset(name for name, each in self.known.items() if each.is_leaving)
+        return frozenset(name for name, rows in self.known.items() if rows.is_leaving)
 
     def step(
         self,
@@ -524,29 +528,29 @@ class DoneChoice(Choice):
         self.known = {name: self.known.get(name, DoneRows()) for name in names}
         self._note(fresh)
         entries = []
-        for name, each in self.known.items():
-            if name in fresh or each.is_leaving:
-                each.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
-            each.n_in_state += 1
-            if self.is_held or not each.is_due:
+        for name, rows in self.known.items():
+            if name in fresh or rows.is_leaving:
+                rows.add(fresh.get(name, DoneCounts()), n_hot.get(name, 0), ns)
+            rows.n_in_state += 1
+            if self.is_held or not rows.is_due:
                 continue
             evidence = {
-                "done_share": each.share,
-                "saved_ns": each.saved_ns,
-                "cost_ns": each.cost_ns,
-                "n_left": each.n_left,
+                "done_share": rows.share,
+                "saved_ns": rows.saved_ns,
+                "cost_ns": rows.cost_ns,
+                "n_left": rows.n_left,
                 **(why or {}).get(name, {}),
             }
-            before = self._text(name, each)
-            each.turn()
-            if not each.is_leaving:
-                each.n_in_state, each.rest = TRIAL - each.rest, 2 * each.rest
-            after = self._text(name, each)
+            before = self._text(name, rows)
+            rows.turn()
+            if not rows.is_leaving:
+                rows.n_in_state, rows.rest = TRIAL - rows.rest, 2 * rows.rest
+            after = self._text(name, rows)
             entries.append(JournalEntry(batch_id, COMPONENT, self.rule, before, after, evidence))
         return entries
 
-    def _text(self, name: str, each: DoneRows) -> str:
-        how = "until" if each.is_leaving else "whether or not"
+    def _text(self, name: str, rows: DoneRows) -> str:
+        how = "until" if rows.is_leaving else "whether or not"
         return f"{name} hot {how} {self.rule}"
 
     # -- what a person pins, and the log --------------------------------------------------------
@@ -567,23 +571,23 @@ class DoneChoice(Choice):
 
     def adopt(self, plan: Sequence[str]) -> None:
         """Let the rows of these inputs leave, and of no others."""
-        for name, known in self.known.items():
-            if known.is_leaving != (name in plan):
-                known.turn()
+        for name, rows in self.known.items():
+            if rows.is_leaving != (name in plan):
+                rows.turn()
 
     def in_words(self, plan: Sequence[str]) -> str:
         """Return a plan in words."""
-        told = ", ".join(f"{name} hot until {self.rule}" for name in plan)
-        return told or f"rows stay, {self.rule} or not"
+        text = ", ".join(f"{name} hot until {self.rule}" for name in plan)
+        return text or f"rows stay, {self.rule} or not"
 
     def _note(self, fresh: Mapping[str, DoneCounts]) -> None:
         """Take in what a batch counted as the conditions of the rule."""
         names = sorted(self.known)
         counts = [fresh.get(name, DoneCounts()) for name in names]
-        n_new = np.array([each.n_new for each in counts], np.float64)
+        n_new = np.array([count.n_new for count in counts], np.float64)
         if not n_new.any():
             return
-        n_done = np.array([each.n_new_done + each.n_old_done for each in counts], np.float64)
+        n_done = np.array([count.n_new_done + count.n_old_done for count in counts], np.float64)
         shares = np.divide(n_done, n_new, out=np.full(len(names), np.nan), where=n_new > 0)
         conditions = tuple(f"rows of {name} that are done" for name in names)
         self._conditions.step(conditions, np.minimum(shares, 1.0), n_new, float(n_new.sum()))

@@ -1,4 +1,4 @@
-"""A windowed join as it stands: its part of the query's manifest, its view and its record."""
+"""Manifest part, view and record of a windowed join."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class JoinPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def files(self, name: str) -> list[RunFile]:
         """Return the runs of the window of an input, without the cold ones."""
-        return [file for each in self.buckets.values() for file in each.runs.get(name, ())]
+        return [file for bucket in self.buckets.values() for file in bucket.runs.get(name, ())]
 
     def cold(self, name: str) -> tuple[int, int, int]:
         """Return rows, runs, and bytes (those of filters included) of a window's cold tier."""
-        parts = [part for each in self.buckets.values() for part in each.cold.get(name, ())]
+        parts = [part for bucket in self.buckets.values() for part in bucket.cold.get(name, ())]
         runs = [run for part in parts for run in part.runs]
         filters = [file for part in parts for file in part.filters]
         n_bytes = sum(file.n_bytes for file in (*runs, *filters))
@@ -54,12 +54,12 @@ class JoinPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def dropped_bytes(self, name: str) -> int:
         """Return the size of what is known of rows of an input that were dropped (bytes)."""
-        files = [file for each in self.buckets.values() for file in each.dropped.get(name, ())]
+        files = [file for bucket in self.buckets.values() for file in bucket.dropped.get(name, ())]
         return sum(file.n_bytes for file in files)
 
     def n_waiting(self, name: str) -> int:
         """Return how many rows of an input are in files of rows that wait for event time."""
-        files = [file for each in self.buckets.values() for file in each.waiting.get(name, ())]
+        files = [file for bucket in self.buckets.values() for file in bucket.waiting.get(name, ())]
         return sum(file.n_rows for file in files)
 
     def packed(self) -> StatePart:

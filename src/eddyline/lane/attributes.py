@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from eddyline.query.attributes import Attribute
 
 
-def is_plain(given: Attribute, kind: str) -> bool:
+def is_plain(attr: Attribute, kind: str) -> bool:
     """Return whether an attribute is a column of a Spark type that ``values_of`` knows."""
-    known = attribute(given.name, quoted(given.name), kind, [given.name])
-    return given == known and not kind.startswith("timestamp")
+    expected = attribute(attr.name, quoted(attr.name), kind, [attr.name])
+    return attr == expected and not kind.startswith("timestamp")
 
 
 def values_of(array: pa.Array) -> Floats:
     """Return a column as an attribute's values (nan: NULL; (N,))."""
     if pa.types.is_string(array.type):
-        found: Floats = hashes_of(array).astype(np.float64)
-        found[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
-        return found
+        numbers: Floats = hashes_of(array).astype(np.float64)
+        numbers[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        return numbers
     if pa.types.is_date(array.type):
         array = array.cast(pa.int32())
     doubles: Floats = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
@@ -40,6 +40,6 @@ def values_of(array: pa.Array) -> Floats:
 
 def hashes_of(texts: pa.Array) -> Any:
     """Return 52 bits of the hash of each text ((N,) of int64; of NULL, any)."""
-    found = seeds(len(texts))
-    add_hash(found, texts)
-    return found & HASH_BITS
+    hashes = seeds(len(texts))
+    add_hash(hashes, texts)
+    return hashes & HASH_BITS

@@ -1,4 +1,4 @@
-"""Files or rows: whether tasks read the files of a batch themselves, by measured times of batches.
+"""Choice whether tasks read the files of a batch, by measured times.
 
 Tasks that read files save the trip of every row from the JVM to Python. They send back all columns
 of the rows that pass. So files win unless most rows pass and these are wide, and every query begins
@@ -73,7 +73,7 @@ class LaneChoice(OneOfFew):
 
     def check_learned(self) -> None:
         """Raise StateError if a restored time is none."""
-        if not all(isinstance(each, float) and each > 0 for each in self._newest):
+        if not all(isinstance(seconds, float) and seconds > 0 for seconds in self._newest):
             self._damaged(f"times are {self._newest!r:.80}")
 
     @property

@@ -96,7 +96,7 @@ class FileBuckets(FileReader):
         n_handed = len(self.handed)
         places = [self.looked_at.index(name) for name in self.where.columns]
         for block in blocks:
-            keep = self.where.keeps([block[at] for at in places], len(block[0]))
+            keep = self.where.keeps([block[place] for place in places], len(block[0]))
             handed = block[:n_handed]
             if not keep.all():
                 mask = pa.array(keep)
@@ -202,19 +202,19 @@ class Reading:
     @property
     def n_tasks(self) -> int:
         """The tasks of all streams."""
-        return sum(len(each.tasks) for each in self.streams)
+        return sum(len(stream.tasks) for stream in self.streams)
 
     @property
     def size(self) -> tuple[int, int]:
         """The rows of all row groups, and the bytes of the columns that are read."""
-        return size_of(task for each in self.streams for task in each.tasks)
+        return size_of(task for stream in self.streams for task in stream.tasks)
 
     def blobs(self, number: int) -> Iterator[pa.RecordBatch]:
         """Yield what a task sends; see ``FileBuckets.blobs``."""
-        for each in self.streams:
-            if number < len(each.tasks):
-                return each.blobs(number)
-            number -= len(each.tasks)
+        for stream in self.streams:
+            if number < len(stream.tasks):
+                return stream.blobs(number)
+            number -= len(stream.tasks)
         raise IndexError(number)
 
 
@@ -284,8 +284,8 @@ def span_and_blobs(sent: pa.Table) -> tuple[Span, list[pa.RecordBatch] | None]:
     """
     is_of_bucket = pc.is_valid(sent[BUCKET])
     others = sent.filter(pc.invert(is_of_bucket))[BLOB]
-    told = (msgspec.msgpack.decode(each, type=Span) for each in others.drop_null().to_pylist())
-    span = reduce(Span.merge, told, Span())
+    spans = (msgspec.msgpack.decode(blob, type=Span) for blob in others.drop_null().to_pylist())
+    span = reduce(Span.merge, spans, Span())
     blobs = sent.filter(is_of_bucket).to_batches()
     return span, None if others.null_count else blobs
 

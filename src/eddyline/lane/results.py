@@ -1,4 +1,4 @@
-"""What tasks do with their results instead of handing them to Spark.
+"""Results of tasks that do not pass through Spark.
 
 The results of a task are Arrow tables. A *step* of each operator behind the task picks the output
 columns. A ``ResultWriter``, which the sink chooses, then writes the tables to a file or packs them.
@@ -64,9 +64,9 @@ def with_places(place: str, places: str, table: pa.Table) -> pa.Table:
         places: the column of the lists, which takes its place.
         table: the rows.
     """
-    own = table[place].combine_chunks()
-    offsets = np.arange(len(own) + 1, dtype=np.int32)
-    lists = pa.ListArray.from_arrays(pa.array(offsets), own)
+    column = table[place].combine_chunks()
+    offsets = np.arange(len(column) + 1, dtype=np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets), column)
     return table.drop_columns([place]).append_column(places, lists)
 
 
@@ -271,9 +271,9 @@ class WriterPerQuery:
             picked, make_writer = self._queries[place]
             if place not in self._writers:
                 self._writers[place] = make_writer()
-            own = picked(table.take(pa.array(numbers)))
-            self._n_held += own.nbytes
-            yield from _marked(place, self._writers[place].add(own))
+            rows = picked(table.take(pa.array(numbers)))
+            self._n_held += rows.nbytes
+            yield from _marked(place, self._writers[place].add(rows))
         if self._n_held >= HELD_BYTES:
             yield from self.flush()
 
@@ -296,11 +296,11 @@ def _marked(place: int, receipts: Iterator[Receipt]) -> Iterator[Receipt]:
 
 def by_place(receipts: list[Receipt]) -> dict[int, list[Receipt]]:
     """Return the receipts of each query, by its place."""
-    found: dict[int, list[Receipt]] = {}
+    by_query: dict[int, list[Receipt]] = {}
     for what, n_rows in receipts:
         place = int.from_bytes(what[:PLACE_BYTES])
-        found.setdefault(place, []).append((what[PLACE_BYTES:], n_rows))
-    return found
+        by_query.setdefault(place, []).append((what[PLACE_BYTES:], n_rows))
+    return by_query
 
 
 # -- the work of a task ---------------------------------------------------------------------------

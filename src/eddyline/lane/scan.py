@@ -1,4 +1,4 @@
-"""The columns of Parquet files as Spark reads them: what a file can say, and how a task reads it.
+"""Columns of Parquet files as Spark reads them, in footers and tasks.
 
 ``refusal`` looks at a footer and says why a column would not be what Spark reads; empty if it is.
 It compares the types that the file declares, never those that an Arrow writer left as a hint. What
@@ -103,15 +103,19 @@ class ScannedFile:
     @classmethod
     def of(cls, footer: Footer, columns: Iterable[FileColumn]) -> ScannedFile:
         """Return the file of a footer, of which some columns are read."""
-        groups = [footer.metadata.row_group(at) for at in range(footer.metadata.num_row_groups)]
+        groups = [
+            footer.metadata.row_group(number) for number in range(footer.metadata.num_row_groups)
+        ]
         stored = tuple(f"{column.stored.lower()}." for column in columns)
         schema = footer.metadata.schema
         read = [
-            at
-            for at in range(footer.metadata.num_columns)
-            if f"{schema.column(at).path.lower()}.".startswith(stored)
+            number
+            for number in range(footer.metadata.num_columns)
+            if f"{schema.column(number).path.lower()}.".startswith(stored)
         ]
-        n_bytes = (sum(group.column(at).total_compressed_size for at in read) for group in groups)
+        n_bytes = (
+            sum(group.column(number).total_compressed_size for number in read) for group in groups
+        )
         n_rows = tuple(group.num_rows for group in groups)
         return cls(footer.path, footer.n_bytes, footer.changed_ns, n_rows, tuple(n_bytes))
 
@@ -167,23 +171,23 @@ def refusal(
     if any(_is_of_other_file(footer, group) for group in range(footer.num_row_groups)):
         return "a footer is of several files"
     for column in columns:
-        found = places.get(column.stored.lower() if ignores_case else column.stored, [])
-        if len(found) > 1:
-            return f"a file has {len(found)} columns called {column.stored!r}"
-        if found and (why := _column_refusal(footer, found[0], column, hints, corrects_days)):
+        numbers = places.get(column.stored.lower() if ignores_case else column.stored, [])
+        if len(numbers) > 1:
+            return f"a file has {len(numbers)} columns called {column.stored!r}"
+        if numbers and (why := _column_refusal(footer, numbers[0], column, hints, corrects_days)):
             return f"{column.stored!r} {why}"
     return ""
 
 
 def _column_refusal(
     footer: parquet.FileMetaData,
-    at: int,
+    number: int,
     column: FileColumn,
     hints: pa.Schema,
     corrects_days: bool,
 ) -> str:
     """Return why a column of a file would not be read as Spark reads it; empty if it would be."""
-    leaf = footer.schema.column(at)
+    leaf = footer.schema.column(number)
     if _is_nested(leaf):
         return "has nested values, or a dot in its name"
     stored = f"{leaf.physical_type} {leaf.logical_type}"
@@ -203,18 +207,18 @@ def _places(footer: parquet.FileMetaData, *, ignores_case: bool) -> dict[str, li
 
     A dot may be of a name or of a nested value, so what has one is found by both names.
     """
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     nested: set[str] = set()
-    for at in range(footer.num_columns):
-        path = footer.schema.column(at).path
+    for number in range(footer.num_columns):
+        path = footer.schema.column(number).path
         outer = path.split(".", 1)[0]
         if outer == path:
-            found.setdefault(path.lower() if ignores_case else path, []).append(at)
+            numbers.setdefault(path.lower() if ignores_case else path, []).append(number)
         for name in {path, outer} if outer != path else ():
             if name not in nested:
                 nested.add(name)
-                found.setdefault(name.lower() if ignores_case else name, []).append(at)
-    return found
+                numbers.setdefault(name.lower() if ignores_case else name, []).append(number)
+    return numbers
 
 
 def _is_nested(leaf: parquet.ColumnSchema) -> bool:
@@ -236,10 +240,10 @@ def _is_of_other_file(footer: parquet.FileMetaData, group: int) -> bool:
 
 def _is_gregorian(footer: parquet.FileMetaData, *, is_int96: bool, corrects_days: bool) -> bool:
     """Return whether Spark takes the days of a file as they are."""
-    said = footer.metadata or {}
-    if any(key.startswith(_LEGACY) for key in said):
+    metadata = footer.metadata or {}
+    if any(key.startswith(_LEGACY) for key in metadata):
         return False
-    version = said.get(_VERSION)
+    version = metadata.get(_VERSION)
     # Others copy what Spark has said of itself.
     if is_int96 and not str(footer.created_by).startswith(_WRITER):
         return False
@@ -370,10 +374,10 @@ class Rows:
             if self._blocks is None:
                 self._blocks = self._of_group(file, group)
             batch = next(self._blocks)
-            names = {self._key(name): at for at, name in enumerate(batch.schema.names)}
+            names = {self._key(name): place for place, name in enumerate(batch.schema.names)}
             self._block = [
-                _as_spark(batch.column(at), column.type)
-                if (at := names.get(self._key(column.stored))) is not None
+                _as_spark(batch.column(place), column.type)
+                if (place := names.get(self._key(column.stored))) is not None
                 else pa.nulls(batch.num_rows, column.type)
                 for column in self._columns
             ]
@@ -394,10 +398,10 @@ class Rows:
             n_rows, step = file.group_rows[group], BLOCK_ROWS
             sizes = (min(step, n_rows - start) for start in range(0, n_rows, step))
             return (pa.record_batch([pa.nulls(size)], names=["no column"]) for size in sizes)
-        found: Iterator[pa.RecordBatch] = opened.iter_batches(
+        batches: Iterator[pa.RecordBatch] = opened.iter_batches(
             batch_size=self._block_rows, row_groups=[group], columns=names, use_threads=False
         )
-        return found
+        return batches
 
     def _key(self, name: str) -> str:
         return name.lower() if self._ignores_case else name

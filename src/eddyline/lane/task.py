@@ -102,14 +102,14 @@ class FileTask(FileReader):
                     name: array.slice(first, n_rows)
                     for name, array in zip(self.handed, kept.handed, strict=True)
                 }
-                arrays |= zip((each.name for each in other_columns), block, strict=True)
+                arrays |= zip((column.name for column in other_columns), block, strict=True)
                 rows = np.flatnonzero(kept.keep[first : first + n_rows])
                 for start in range(0, len(rows), self.sent_rows):
                     sent = self._sent(arrays, rows[start : start + self.sent_rows], first, kept)
                     n_sent += sent.nbytes
                     yield sent
             if kept.report is not None:
-                kinds = [each.type for each in (*self.columns, *self.added)]
+                kinds = [column.type for column in (*self.columns, *self.added)]
                 yield self._batch([pa.nulls(1, kind) for kind in kinds], kept.report, n_sent)
 
     def _sent(
@@ -134,7 +134,7 @@ class FileTask(FileReader):
     def _batch(
         self, arrays: list[pa.Array], report: bytes | None = None, n_sent: int | None = None
     ) -> pa.RecordBatch:
-        names = [*(each.name for each in (*self.columns, *self.added)), REPORT, SENT]
+        names = [*(column.name for column in (*self.columns, *self.added)), REPORT, SENT]
         n_rows = len(arrays[0])
         if report is None:
             ends = [pa.nulls(n_rows, pa.binary()), pa.nulls(n_rows, pa.int64())]
@@ -143,15 +143,15 @@ class FileTask(FileReader):
         return pa.RecordBatch.from_arrays([*arrays, *ends], names)
 
 
-def _blocks_of(left: Rows, keep: Mask) -> Iterator[tuple[int, int, list[pa.Array]]]:
+def _blocks_of(rows: Rows, keep: Mask) -> Iterator[tuple[int, int, list[pa.Array]]]:
     """Yield blocks of the rows from the first to the last one that is kept; see ``Rows.take``.
 
     Each with its first row and its number of rows. Afterwards all rows are passed.
     """
     kept = np.flatnonzero(keep)
     first, end = (int(kept[0]), int(kept[-1]) + 1) if len(kept) else (0, 0)
-    left.skip(first)
-    for n_rows, block in left.take(end - first):
+    rows.skip(first)
+    for n_rows, block in rows.take(end - first):
         yield first, n_rows, block
         first += n_rows
-    left.skip(len(keep) - end)
+    rows.skip(len(keep) - end)

@@ -1,4 +1,4 @@
-"""From sampled rows to the orders of classes: what an attribute tells, and what follows from it.
+"""Orders of classes of rows, learned from samples by the values of attributes.
 
 In come sampled rows: their outcomes under all filters, and the bin of each attribute that they fall
 in. Out come counters per bin, the information of an attribute about each filter, and one order per
@@ -101,8 +101,8 @@ class Outcomes:
             return cls(drops, np.zeros(0, dtype=np.intp), weights, partners)
         first, of_row = grouped(codes)
         weights = np.minimum(weights, MAX_WEIGHT * np.median(weights))
-        made = None if partners is None else partners[first]
-        return cls(drops[first], of_row, weights / weights.mean(), made)
+        code_partners = None if partners is None else partners[first]
+        return cls(drops[first], of_row, weights / weights.mean(), code_partners)
 
     @classmethod
     def of_sample(cls, sample: AttributeSample, n_filters: int) -> Self:
@@ -142,8 +142,8 @@ class Outcomes:
         drops = self.drops[:, orders]
         drops[:, :, -1] = True  # whoever comes this far pays for the last filter either way
         spent = costs_ns[orders].cumsum(axis=1)
-        found: Floats = spent[np.arange(len(orders)), drops.argmax(axis=2)]
-        return found
+        totals: Floats = spent[np.arange(len(orders)), drops.argmax(axis=2)]
+        return totals
 
     def least_costs(self, costs_ns: Floats) -> Floats:
         """Return the least cost of a row of each code, under whatever order (ns; (Q,))."""
@@ -154,8 +154,8 @@ class Outcomes:
             total: Floats = cost[:, 0] + (reach * cost[:, 1:]).sum(axis=1)
             return total
         least = np.where(self.drops, costs_ns, np.inf).min(axis=1)
-        found: Floats = np.minimum(least, costs_ns.sum())
-        return found
+        totals: Floats = np.minimum(least, costs_ns.sum())
+        return totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,21 +248,21 @@ class Gains:
     def ratio(self) -> Floats:
         """Gain ratio ((F, K)) [Bizarro05 (5)]."""
         safe = np.where(self.split_info > 0.0, self.split_info, 1.0)
-        found: Floats = np.where(self.split_info > 0.0, self.info / safe, 0.0)
-        return found
+        ratios: Floats = np.where(self.split_info > 0.0, self.info / safe, 0.0)
+        return ratios
 
     @property
     def g_statistic(self) -> Floats:
         """Likelihood-ratio statistic: chi-square with ``n_filled - 1`` degrees if by chance."""
-        found: Floats = 2.0 * np.log(2.0) * self.n_rows * self.info
-        return found
+        statistics: Floats = 2.0 * np.log(2.0) * self.n_rows * self.info
+        return statistics
 
     @property
     def beyond_chance(self) -> Floats:
         """Information gain less what chance alone gives on average (bits; ≥ 0; (F, K))."""
         chance = np.maximum(self.n_filled - 1, 0) / (2.0 * np.log(2.0) * max(self.n_rows, 1.0))
-        found: Floats = np.maximum(self.info - chance, 0.0)
-        return found
+        excess: Floats = np.maximum(self.info - chance, 0.0)
+        return excess
 
     def is_significant(self, level: float) -> Mask:
         """Return a mask of the gains that chance does not explain ((F, K)).
@@ -273,8 +273,8 @@ class Gains:
         from scipy.special import chdtri  # noqa: PLC0415 - loading it takes longer than most tasks
 
         bound = chdtri(degrees, level / max(len(degrees), 1))
-        found: Mask = (self.n_filled > 1) & (self.g_statistic > bound)
-        return found
+        mask: Mask = (self.n_filled > 1) & (self.g_statistic > bound)
+        return mask
 
 
 def gains(seen: Sequence[Floats], passed: Sequence[Floats]) -> Gains:
@@ -310,8 +310,8 @@ def difference(seen: Floats, passed: Floats) -> Floats:
     both, good = seen[:-1] + seen[1:], passed[:, :-1] + passed[:, 1:]
     apart = seen * entropy(passed / np.maximum(seen, 1.0))
     bits = both * entropy(good / np.maximum(both, 1.0)) - apart[:, :-1] - apart[:, 1:]
-    found: Floats = 2.0 * np.log(2.0) * np.maximum(bits, 0.0).sum(axis=0)
-    return found
+    statistics: Floats = 2.0 * np.log(2.0) * np.maximum(bits, 0.0).sum(axis=0)
+    return statistics
 
 
 def count(
@@ -332,14 +332,17 @@ def count(
     n_codes = len(drops)
     seen: list[Floats] = []
     passed: list[Floats] = []
-    for found, size in zip(bins, sizes, strict=True):
+    for bins_of_rows, size in zip(bins, sizes, strict=True):
         if n_codes > MANY_CODES:
-            seen.append(np.bincount(found, minlength=size).astype(np.float64))
-            by_filter = [np.bincount(found, each, minlength=size) for each in passes[code].T]
+            seen.append(np.bincount(bins_of_rows, minlength=size).astype(np.float64))
+            by_filter = [
+                np.bincount(bins_of_rows, is_passing, minlength=size)
+                for is_passing in passes[code].T
+            ]
             passed.append(np.array(by_filter, dtype=np.float64))
             continue
         # Rows of one code pass the same filters, so it is enough to count those.
-        cells = np.bincount(found * n_codes + code, minlength=size * n_codes)
+        cells = np.bincount(bins_of_rows * n_codes + code, minlength=size * n_codes)
         table = cells.reshape(size, n_codes).astype(np.float64)
         seen.append(table.sum(axis=1))
         passed.append((table @ passes).T)
@@ -396,8 +399,8 @@ def shrunk(seen: Floats, passed: Floats, variance: float | None = None) -> Float
     if spread <= 0.0 or scale <= 0.0:
         return np.full(len(seen), overall)
     prior_rows = chance * scale / spread
-    found: Floats = (passed + prior_rows * overall) / (seen + prior_rows)
-    return found
+    fracs_shrunk: Floats = (passed + prior_rows * overall) / (seen + prior_rows)
+    return fracs_shrunk
 
 
 def greedy_orders(
@@ -412,13 +415,13 @@ def greedy_orders(
     n_classes, n_filters = prior_drops.shape
     orders = np.empty((n_classes, n_filters), dtype=np.intp)
     every, places = np.arange(n_classes), np.arange(len(weights))
-    left = np.ones((n_classes, n_filters), dtype=np.bool_)
+    is_left = np.ones((n_classes, n_filters), dtype=np.bool_)
     alive = losses * weights[:, None]
     for position in range(n_filters):
         ratio = (np.add.reduceat(alive, cells.starts, axis=0) + prior_drops) / costs_ns
-        best = np.where(left, ratio, -np.inf).argmax(axis=1)
+        best = np.where(is_left, ratio, -np.inf).argmax(axis=1)
         orders[:, position] = best
-        left[every, best] = False
+        is_left[every, best] = False
         alive *= (1.0 - losses[places, best[cells.owner]])[:, None]
     return orders
 
@@ -430,8 +433,8 @@ def independent_costs(pass_fracs: Floats, orders: Orders, costs_ns: Floats) -> F
     """
     reach = np.cumprod(pass_fracs[:, orders[:, :-1]], axis=2)
     costs = costs_ns[orders]
-    found: Floats = costs[:, 0] + (reach * costs[:, 1:]).sum(axis=2)
-    return found
+    totals: Floats = costs[:, 0] + (reach * costs[:, 1:]).sum(axis=2)
+    return totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -500,8 +503,8 @@ def _needs_default(costs: Floats, of_class: Floats) -> Mask:
     in_general = np.maximum((costs - costs[:, :1]).sum(axis=0) / rows, 0.0)
     of_each = (costs - costs[:, :1]) / np.maximum(of_class, 1e-9)[:, None]
     least = MIN_LOSS * costs[:, 0].sum() / rows
-    found: Mask = (of_each > 2.0 * in_general + least).any(axis=1)
-    return found
+    mask: Mask = (of_each > 2.0 * in_general + least).any(axis=1)
+    return mask
 
 
 def _distinct(orders: Orders, weights: Floats, default: Order) -> Orders:
@@ -522,9 +525,9 @@ def _choose(costs: Floats, max_groups: int, least: float) -> list[int]:
     chosen, best = [0], costs[:, 0]
     while len(chosen) < min(max_groups, costs.shape[1]):
         saved = np.maximum(best[:, None] - costs, 0.0).sum(axis=0)
-        found = int(saved.argmax())
-        if saved[found] <= least:
+        index = int(saved.argmax())
+        if saved[index] <= least:
             break
-        chosen.append(found)
-        best = np.minimum(best, costs[:, found])
+        chosen.append(index)
+        best = np.minimum(best, costs[:, index])
     return chosen

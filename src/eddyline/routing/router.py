@@ -1,4 +1,4 @@
-"""The router: whether classes of rows should take orders of their own, and which.
+"""Router: finds classes of rows that should take orders of their own.
 
     sample ─► cut attributes into bins ─► which tell what a filter drops? ─► one order per bin
                                                                                │
@@ -167,12 +167,12 @@ class Router:
             raise PlanError(msg, attributes=tuple(attributes), filters=tuple(filter_ids))
         self._max_groups = max_groups
         self._min_refinement = min_refinement
-        own = [[name in read for name in attributes] for read in reads]
+        is_read = [[name in read for name in attributes] for read in reads]
         self._subject = Subject(
             tuple(filter_ids),
             tuple(attributes),
             tuple(kinds),
-            np.array(own, dtype=np.bool_).reshape(len(filter_ids), len(attributes)),
+            np.array(is_read, dtype=np.bool_).reshape(len(filter_ids), len(attributes)),
         )
 
     def propose(
@@ -199,9 +199,9 @@ class Router:
             if rows.n_rows < MIN_ROWS:
                 continue
             search = Search(self._subject, rows, prices, self._max_groups, is_stale=is_stale)
-            found = search.run()
-            if found and self._is_better(*found, table, held, rows, prices):
-                return RouteProposal(found[1], search.evidence(*found))
+            best = search.run()
+            if best and self._is_better(*best, table, held, rows, prices):
+                return RouteProposal(best[1], search.evidence(*best))
             if share == 1 and not search.has_classifier:
                 break  # an attribute that tells anything of late shows among all rows, too
         if table is None or held is not None:
@@ -350,8 +350,8 @@ class Search:
         greedy = greedy_orders(one, losses, weights, prior, costs)[0]
         by_code = outcomes.costs(np.array([self.prices.order, greedy]), costs)
         better = int((weights @ by_code[one.code]).argmin())
-        found: Floats = by_code[outcomes.of_row, better]
-        return found
+        row_costs: Floats = by_code[outcomes.of_row, better]
+        return row_costs
 
     def run(self) -> tuple[Trial, RouteTable] | None:
         """Return the best table if it pays, and the trial that showed it."""
@@ -359,21 +359,21 @@ class Search:
         most = float(self.outcomes.weights @ (self.base_ns - least)) / self.outcomes.n_rows
         if most <= self.prices.overhead_ns(2):
             return None
-        usable, own = self._usable()
+        usable, is_own = self._usable()
         if not usable:
             return None
         self.gains = gains(
-            [each.seen.sum(axis=1) for each in usable],
-            [each.passed.sum(axis=2) for each in usable],
+            [classifier.seen.sum(axis=1) for classifier in usable],
+            [classifier.passed.sum(axis=2) for classifier in usable],
         )
-        self.tells = self._tells(own)
+        self.tells = self._tells(is_own)
         self.has_classifier = bool(self.tells.any())
         if not self.has_classifier:
             return None
         self.worth = self._by_filter(self.gains.beyond_chance * self.tells).sum(axis=0)
         self.usable = [
-            each.merged(self.tells[:, k]) if self.tells[:, k].any() else each
-            for k, each in enumerate(usable)
+            classifier.merged(self.tells[:, k]) if self.tells[:, k].any() else classifier
+            for k, classifier in enumerate(usable)
         ]
         trial = self._best_trial()
         if trial is None or not self._pays(trial):
@@ -398,7 +398,7 @@ class Search:
         Returns:
             The attributes that are left, and which test reads which of them ((T, K')).
         """
-        found, own = [], []
+        classifiers, columns = [], []
         names, kinds = self.subject.attributes, self.subject.kinds
         for place, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             values = np.ascontiguousarray(self.sample.values[:, place])
@@ -406,10 +406,10 @@ class Search:
             if isinstance(part, str):
                 self.left_out[name] = part
             else:
-                found.append(self._attribute(part, part.bins(values)))
-                own.append(self.subject.own[:, place])
-        by_filter = np.array(own, dtype=np.bool_).reshape(len(found), self.n_filters).T
-        return found, np.tile(by_filter, (self.tests.shape[1] // self.n_filters, 1))
+                classifiers.append(self._attribute(part, part.bins(values)))
+                columns.append(self.subject.own[:, place])
+        by_filter = np.array(columns, dtype=np.bool_).reshape(len(classifiers), self.n_filters).T
+        return classifiers, np.tile(by_filter, (self.tests.shape[1] // self.n_filters, 1))
 
     def _attribute(self, part: Partition, bins: Indices) -> Classifier:
         """Count an attribute, part by part of the sample."""
@@ -420,21 +420,24 @@ class Search:
         if outcomes.partners is None:
             return Classifier(part, bins, *by_fold)
         of_filters = outcomes.partners[outcomes.of_row].T
-        sums = [np.bincount(cells, each, minlength=size * N_FOLDS) for each in of_filters]
-        made = np.array(sums, dtype=np.float64).reshape(-1, size, N_FOLDS)
-        return Classifier(part, bins, *by_fold, made)
+        sums = [
+            np.bincount(cells, row_partners, minlength=size * N_FOLDS)
+            for row_partners in of_filters
+        ]
+        partners = np.array(sums, dtype=np.float64).reshape(-1, size, N_FOLDS)
+        return Classifier(part, bins, *by_fold, partners)
 
-    def _tells(self, own: Mask) -> Mask:
+    def _tells(self, is_own: Mask) -> Mask:
         """Return a mask of the usable attributes that tell of each test ((T, K'))."""
         pass_fracs = 1.0 - self.tests[self.outcomes.of_row].mean(axis=0)
         moves = np.abs(pass_fracs - 0.5) <= 0.5 - EXTREME_FRAC
-        found: Mask = (
+        mask: Mask = (
             (self.gains.ratio > MIN_RATIO)
             & self.gains.is_significant(LEVEL)
-            & ~own
+            & ~is_own
             & moves[:, None]
         )
-        return found
+        return mask
 
     def _best_trial(self) -> Trial | None:
         """Return the trial of the attribute that saves most, of those that tell most."""
@@ -536,19 +539,20 @@ class Search:
         saved, error = trial.saving.over(self.outcomes.n_rows)
         group = table.group_of(_values_of(table, self.sample))
         shares = np.bincount(group, weights=self.outcomes.weights, minlength=table.n_groups)
-        told, k = {}, trial.attribute
+        filters, k = {}, trial.attribute
         ratio, statistic = (
-            self._by_filter(each).max(axis=0) for each in (self.gains.ratio, self.gains.g_statistic)
+            self._by_filter(values).max(axis=0)
+            for values in (self.gains.ratio, self.gains.g_statistic)
         )
         for f in np.flatnonzero(self.worth[:, k] > 0.0).tolist():
-            told[names[f]] = {
+            filters[names[f]] = {
                 "attribute": table.attribute,
                 "gain_ratio": float(ratio[f, k]),
                 "g_statistic": float(statistic[f, k]),
             }
         weighted = self.outcomes.weights / self.outcomes.n_rows
         return {
-            "filters": told,
+            "filters": filters,
             "left_out": self.left_out,
             "cost_ns": float(weighted @ self.base_ns),
             "routed_cost_ns": float(weighted @ trial.routed_ns),

@@ -93,9 +93,9 @@ class Partition:
         # A nan compares false, so one among several points ascends to nothing.
         ascends = all(a < b for a, b in pairwise(points)) and not math.isnan(sum(points[:1]))
         fits = len(points) <= MAX_POINTS and self.n_hash >= 0
-        known = self.kind in {"values", "ranges"} and self.n_hash == 0
+        is_listed = self.kind in {"values", "ranges"} and self.n_hash == 0
         is_hash = self.kind == "hash" and self.n_hash > 0 and not points
-        if not (ascends and fits and (known or is_hash)):
+        if not (ascends and fits and (is_listed or is_hash)):
             msg = f"no partition: {self.attribute!r} {self.kind} {points} {self.n_hash}"
             raise PlanError(msg, attribute=self.attribute, kind=self.kind, points=points)
 
@@ -111,15 +111,15 @@ class Partition:
         values = np.ascontiguousarray(values)
         if self.kind == "hash":
             whole = np.fmin(np.abs(values), _EXACT).astype(np.int64)
-            found = (whole % self.n_hash).astype(np.intp)
+            bins = (whole % self.n_hash).astype(np.intp)
         elif self.kind == "ranges":
-            found = _at_most(self.points, values).astype(np.intp)
+            bins = _at_most(self.points, values).astype(np.intp)
         else:
-            found = self._place(values)
+            bins = self._place(values)
         missing = np.isnan(values)
         if missing.any():
-            found[missing] = self.n_bins - 1
-        return found
+            bins[missing] = self.n_bins - 1
+        return bins
 
     def _place(self, values: Floats) -> Indices:
         """Return the place of each value among the points; behind the last if it is none."""
@@ -163,8 +163,8 @@ class Partition:
         NaN, which is greater than all numbers there, needs a thought where there is no upper end.
         """
         if self.kind == "hash":
-            found = f"{self._remainder(x)} IN ({', '.join(map(str, bins))})"
-            return [f"{x} IS NOT NULL AND NOT isnan({x}) AND {found}"]
+            test = f"{self._remainder(x)} IN ({', '.join(map(str, bins))})"
+            return [f"{x} IS NOT NULL AND NOT isnan({x}) AND {test}"]
         if self.kind == "ranges":
             return [self._range(x, *run) for run in _runs(bins)]
         other = len(self.points)
@@ -208,12 +208,12 @@ class Partition:
         """
         name, null = self.attribute, self.n_bins - 1
         wanted = sorted(set(bins) & set(range(null)))
-        told = [] if not wanted else [f"any {name}"]
+        texts = [] if not wanted else [f"any {name}"]
         if wanted and len(wanted) < null:
-            told = self._words(wanted, labels or {})
+            texts = self._words(wanted, labels or {})
         if null in bins:
-            told.append(f"{name} is NULL")
-        return " or ".join(told) if told else f"no {name}"
+            texts.append(f"{name} is NULL")
+        return " or ".join(texts) if texts else f"no {name}"
 
     def _words(self, bins: list[int], labels: Mapping[float, str]) -> list[str]:
         name, points = self.attribute, self.points
@@ -330,11 +330,11 @@ class RouteTable:
 
     def compact(self) -> Self:
         """Return the same routes with fewer bins and orders where none differ."""
-        own: dict[Order, int] = {}
+        numbers: dict[Order, int] = {}
         for group in sorted({*self.groups} - {0}):
-            own.setdefault(self.orders[group], len(own) + 1)
-        orders = (self.orders[0], *own)
-        renamed = [0, *(own.get(order, 0) for order in self.orders[1:])]
+            numbers.setdefault(self.orders[group], len(numbers) + 1)
+        orders = (self.orders[0], *numbers)
+        renamed = [0, *(numbers.get(order, 0) for order in self.orders[1:])]
         groups = [renamed[group] for group in self.groups]
         n, is_cut = len(self.partition.points), self.partition.kind == "ranges"
         # Edge i parts bins i and i + 1; a value that is none of the points is in bin n.
@@ -400,31 +400,31 @@ def choose_partition(
         values: sampled values in order of arrival, nan for NULL ((M,)).
         n_bins: most bins where values share one (≥ 2).
     """
-    known = values[~np.isnan(values)]
-    distinct, counts = np.unique(known, return_counts=True)
-    why_not = _left_out(kind, values, known, len(distinct))
+    present = values[~np.isnan(values)]
+    distinct, counts = np.unique(present, return_counts=True)
+    why_not = _left_out(kind, values, present, len(distinct))
     if why_not:
         return why_not
-    room = max(2, min(n_bins, len(known) // MIN_ROWS_PER_BIN))
-    if len(distinct) <= min(MAX_VALUES, max(2, len(known) // 2)):
+    room = max(2, min(n_bins, len(present) // MIN_ROWS_PER_BIN))
+    if len(distinct) <= min(MAX_VALUES, max(2, len(present) // 2)):
         return Partition(name, "values", _plain(distinct))
     if kind == "number":
         return Partition(name, "ranges", _plain(equal_parts(distinct, counts, room)))
     frequent = np.sort(np.argsort(-counts, kind="stable")[: room - 1])
-    if counts[frequent].sum() >= MIN_SHARE * len(known):
+    if counts[frequent].sum() >= MIN_SHARE * len(present):
         return Partition(name, "values", _plain(distinct[frequent]))
     return Partition(name, "hash", n_hash=room)
 
 
-def _left_out(kind: str, values: Floats, known: Floats, n_distinct: int) -> str:
+def _left_out(kind: str, values: Floats, present: Floats, n_distinct: int) -> str:
     """Return the reason why an attribute is left out, or nothing."""
     if n_distinct == 0:
         return "always NULL"
     if n_distinct == 1:
-        return "constant" if len(known) == len(values) else ""
+        return "constant" if len(present) == len(values) else ""
     if kind == "number":
-        return "follows the order of arrival" if follows_time(known) else ""
-    too_many = n_distinct > 2 and n_distinct > MAX_DISTINCT_FRAC * len(known)
+        return "follows the order of arrival" if follows_time(present) else ""
+    too_many = n_distinct > 2 and n_distinct > MAX_DISTINCT_FRAC * len(present)
     return "nearly every row has another value" if too_many else ""
 
 
@@ -436,8 +436,8 @@ def equal_parts(distinct: Floats, counts: Ints, n_bins: int) -> Floats:
     below = np.cumsum(counts) - counts
     wanted = np.arange(1, n_bins) * (counts.sum() / n_bins)
     edges = np.unique(np.searchsorted(below, wanted).clip(1, len(distinct) - 1))
-    found: Floats = distinct[edges]
-    return found
+    points: Floats = distinct[edges]
+    return points
 
 
 def follows_time(values: Floats) -> bool:

@@ -1,4 +1,4 @@
-"""The files of one bucket of an operator, input by input, and when runs of them become one.
+"""Files of one bucket of an operator by input, and merges of runs.
 
 ``BucketState`` is what a manifest says of a bucket. ``upkeep_of`` decides before a batch which runs
 of a window go, as all their rows have left it, and which adjacent ones are merged.
@@ -41,39 +41,39 @@ class ColdRuns(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     @property
     def runs(self) -> tuple[RunFile, ...]:
         """The runs, the oldest first."""
-        return tuple(each.run for each in self._every() if each.run is not None)
+        return tuple(part.run for part in self._every() if part.run is not None)
 
     @property
     def filters(self) -> tuple[RunFile, ...]:
         """The filters of all and of every part."""
-        return tuple(each.filter for each in self._every())
+        return tuple(part.filter for part in self._every())
 
     def _every(self) -> list[ColdRuns]:
         """Return it and every part of it, each before its own parts."""
-        found, due = [], [self]
+        parts, due = [], [self]
         while due:
-            each = due.pop()
-            found.append(each)
-            due.extend(reversed(each.parts))
-        return found
+            part = due.pop()
+            parts.append(part)
+            due.extend(reversed(part.parts))
+        return parts
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The names of all runs and filters."""
-        own = (self.filter.name,) if self.run is None else (self.filter.name, self.run.name)
-        return own + tuple(chain.from_iterable(each.names for each in self.parts))
+        names = (self.filter.name,) if self.run is None else (self.filter.name, self.run.name)
+        return names + tuple(chain.from_iterable(part.names for part in self.parts))
 
     @cached_property
     def n_rows(self) -> int:
         """The rows of the runs."""
-        own = 0 if self.run is None else self.run.n_rows
-        return own + sum(each.n_rows for each in self.parts)
+        n_rows = 0 if self.run is None else self.run.n_rows
+        return n_rows + sum(part.n_rows for part in self.parts)
 
     @cached_property
     def first_end(self) -> int:
         """The instant at which the first run has left the window (µs)."""
-        own = self.filter.last_end if self.run is None else self.run.last_end
-        return min((each.first_end for each in self.parts), default=own)
+        end = self.filter.last_end if self.run is None else self.run.last_end
+        return min((part.first_end for part in self.parts), default=end)
 
     def after(self, horizon: int) -> ColdRuns:
         """Return those with a row that is in its window at an instant or later (µs)."""

@@ -83,9 +83,9 @@ class ColdTier(SortedRun):
         """Yield those of some parts, the first row of which is of a number."""
         for part in parts:
             filters = read_filters(self._files, self._folder, part.filter)
-            found = filters[key].passing(asked)
-            if found.size:
-                passing = asked.taken(found)
+            places = filters[key].passing(asked)
+            if places.size:
+                passing = asked.taken(places)
                 if part.run is not None:
                     yield Asked(self._opened(part.run), first, passing.places)
                 yield from self._asked(part.parts, first, key, passing)
@@ -102,26 +102,26 @@ class ColdTier(SortedRun):
             limit: the instant.
             length: of the window (µs).
         """
-        found = np.zeros(asked.codes.size, np.bool_)
+        began = np.zeros(asked.codes.size, np.bool_)
         due = list(self.parts)
         while due:
-            part, left = due.pop(), np.flatnonzero(~found)
+            part, rest = due.pop(), np.flatnonzero(~began)
             if part.filter.last_end - length > limit:
                 due.extend(part.parts)
-            elif left.size:
+            elif rest.size:
                 filters = read_filters(self._files, self._folder, part.filter)
-                found[left[filters[key].passing(asked.taken(left))]] = True
-        return np.flatnonzero(found)
+                began[rest[filters[key].passing(asked.taken(rest))]] = True
+        return np.flatnonzero(began)
 
     def having(self, rows: NDArray[np.int64]) -> tuple[list[SortedRun], NDArray[np.int64]]:
         """Return the runs that have some rows (one or more), and these counted through them."""
         firsts = np.array([first for first, _ in self._numbered])
-        of = np.searchsorted(firsts, rows, "right") - 1
-        asked = np.flatnonzero(np.bincount(of))
-        runs = [self._opened(self._numbered[at][1]) for at in asked.tolist()]
+        numbers = np.searchsorted(firsts, rows, "right") - 1
+        asked = np.flatnonzero(np.bincount(numbers))
+        runs = [self._opened(self._numbered[number][1]) for number in asked.tolist()]
         moved = np.zeros(firsts.size, np.int64)
         moved[asked] = firsts[asked] - np.cumsum([0, *map(len, runs[:-1])])
-        return runs, rows - moved[of]
+        return runs, rows - moved[numbers]
 
     @cached_property
     def _numbered(self) -> list[tuple[int, RunFile]]:
@@ -161,22 +161,22 @@ def cooled(
     Raises:
         OSError: a run cannot be read, or a filter written.
     """
-    parts = [each.after(horizon) for each in before if each.filter.last_end >= horizon]
-    stay = (each for each in runs if each.last_end >= horizon)
-    parts += [cold_run(files, folder, each, opened(each)) for each in stay]
+    parts = [part.after(horizon) for part in before if part.filter.last_end >= horizon]
+    stay = (run for run in runs if run.last_end >= horizon)
+    parts += [cold_run(files, folder, run, opened(run)) for run in stay]
     while due := _due(parts, horizon, length):
-        together = tuple(each for each in parts if each.filter in due)
-        described = [run for each in together for run in each.runs]
-        own = write_filter(files, folder, described, [opened(each) for each in described])
+        together = tuple(part for part in parts if part.filter in due)
+        described = [run for part in together for run in part.runs]
+        file = write_filter(files, folder, described, [opened(run) for run in described])
         first = parts.index(together[0])
-        parts = [each for each in parts if each not in together]
-        parts.insert(first, ColdRuns(own, parts=together))
+        parts = [part for part in parts if part not in together]
+        parts.insert(first, ColdRuns(file, parts=together))
     return tuple(parts)
 
 
 def _due(parts: Sequence[ColdRuns], horizon: int, length: int) -> tuple[RunFile, ...]:
     """Return the filters that are to get one above them; none if empty."""
-    filters = by_size([each.filter for each in parts])
+    filters = by_size([part.filter for part in parts])
     return upkeep_of(filters, horizon=horizon, length=length).merge
 
 
@@ -195,18 +195,18 @@ def write_filter(
     """Write the filter of the keys of runs, and return what state says of it and of them."""
     columns: dict[str, pa.Array] = {}
     for key in rows[0].rows.codes:
-        own = KeyFilter.of([each.rows.codes[key] for each in rows])
-        columns[f"{_WORDS}{key}"] = as_list(own.words, pa.uint64())
+        key_filter = KeyFilter.from_codes([run.rows.codes[key] for run in rows])
+        columns[f"{_WORDS}{key}"] = as_list(key_filter.words, pa.uint64())
         columns[f"{_ZONE}{key}"] = as_list(
-            np.array([own.lowest, own.highest], np.int64), pa.int64()
+            np.array([key_filter.lowest, key_filter.highest], np.int64), pa.int64()
         )
     name = uuid.uuid4().hex
     written = write_tables(files, [_path(folder, name)], [pa.table(columns)])
     return RunFile(
         name,
-        sum(each.n_rows for each in runs),
-        min(each.first_start for each in runs),
-        max(each.last_end for each in runs),
+        sum(run.n_rows for run in runs),
+        min(run.first_start for run in runs),
+        max(run.last_end for run in runs),
         *written,
     )
 
@@ -228,11 +228,11 @@ def read_filters(files: fs.FileSystem, folder: str, file: RunFile) -> Filters:
     (table,) = open_tables(files, [which[0]], file.checksum)
     parts = {name: table[name].chunk(0).values.to_numpy() for name in table.column_names}
     keys = [int(name.removeprefix(_WORDS)) for name in parts if name.startswith(_WORDS)]
-    found = {
+    filters = {
         key: KeyFilter(parts[f"{_WORDS}{key}"], *map(int, parts[f"{_ZONE}{key}"])) for key in keys
     }
-    _READ.keep(which, file.n_bytes, found)
-    return found
+    _READ.keep(which, file.n_bytes, filters)
+    return filters
 
 
 def _path(folder: str, name: str) -> str:

@@ -1,7 +1,7 @@
-"""What is known of the rows of a window that were dropped: summaries of their keys, in slices.
+"""Summaries of the keys of dropped rows of a window, in slices.
 
-``Slice.of`` takes the rows that one batch drops; ``DroppedRows.counted`` says how many dropped rows
-a key may have, never too few.
+``Slice.from_run`` takes the rows that one batch drops; ``DroppedRows.counted`` says how many
+dropped rows a key may have, never too few.
 
 *Slices.* A slice is a file of its own. Slices are merged as runs are, FAN_IN of a size become one,
 so the newest ones tell the time of their rows best. If there are more than MOST_SLICES, the two
@@ -73,10 +73,10 @@ class Slice:
     """Where it is written; None if it is not yet."""
 
     @classmethod
-    def of(cls, run: SortedRun) -> Slice:
+    def from_run(cls, run: SortedRun) -> Slice:
         """Return the slice of the rows (one or more) of a run."""
         starts, ends = run.rows.starts, run.rows.ends
-        keys = {key: DroppedKeys.of(run, key) for key in run.keys}
+        keys = {key: DroppedKeys.from_run(run, key) for key in run.keys}
         times = int(starts.min()), int(starts.max()), int(ends.max())
         return cls(len(run), *times, keys)
 
@@ -84,12 +84,12 @@ class Slice:
     def together(cls, parts: Sequence[Slice]) -> Slice:
         """Return one slice in the place of several."""
         return cls(
-            sum(each.n_rows for each in parts),
-            min(each.first_start for each in parts),
-            max(each.last_start for each in parts),
-            max(each.last_end for each in parts),
+            sum(part.n_rows for part in parts),
+            min(part.first_start for part in parts),
+            max(part.last_start for part in parts),
+            max(part.last_end for part in parts),
             {
-                key: DroppedKeys.together([each.keys[key] for each in parts])
+                key: DroppedKeys.together([part.keys[key] for part in parts])
                 for key in parts[0].keys
             },
         )
@@ -112,10 +112,12 @@ class Slice:
         if self.file is not None:
             return self.file
         columns: dict[str, pa.Array] = {}
-        for key, own in self.keys.items():
-            facts = np.array([own.filter.lowest, own.filter.highest, own.most], np.int64)
-            listed = own.hashes, own.counts, own.newest
-            arrays = own.filter.words, facts, *listed, own.counters.reshape(-1)
+        for key, dropped in self.keys.items():
+            facts = np.array(
+                [dropped.filter.lowest, dropped.filter.highest, dropped.most], np.int64
+            )
+            listed = dropped.hashes, dropped.counts, dropped.newest
+            arrays = dropped.filter.words, facts, *listed, dropped.counters.reshape(-1)
             for (part, kind), values in zip(_PARTS, arrays, strict=True):
                 columns[f"{part}_{key}"] = as_list(values, kind)
         name = uuid.uuid4().hex
@@ -144,12 +146,12 @@ class Slice:
             )
             lowest, highest, most = map(int, facts)
             counters = counters.reshape(DEPTH, -1) if counters.size else counters
-            known = KeyFilter(words, lowest, highest)
-            keys[key] = DroppedKeys(known, most, hashes, counts, newest, counters)
+            key_filter = KeyFilter(words, lowest, highest)
+            keys[key] = DroppedKeys(key_filter, most, hashes, counts, newest, counters)
         times = file.first_start, file.last_start, file.last_end
-        found = cls(file.n_rows, *times, keys, file)
-        _READ.keep(which, file.n_bytes, found)
-        return found
+        dropped = cls(file.n_rows, *times, keys, file)
+        _READ.keep(which, file.n_bytes, dropped)
+        return dropped
 
 
 _READ: ReadFiles[Slice] = ReadFiles()
@@ -176,36 +178,39 @@ class DroppedRows:
             ends: the last instant at which it does (µs).
         """
         n = starts.size
-        found = DroppedCounts(np.zeros(n, np.int64), np.zeros(n), np.full(n, ALWAYS))
-        asked = {key: AskedKeys.of(hashes_of(own), own) for key, own in codes.items()}
+        total = DroppedCounts(np.zeros(n, np.int64), np.zeros(n), np.full(n, ALWAYS))
+        asked = {key: AskedKeys.of(hashes_of(values), values) for key, values in codes.items()}
         first, *others = asked
-        for each in self.slices:
+        for dropped in self.slices:
             # Filters let hardly any pass, and say so at once where keys ascend with time.
-            places = each.keys[first].filter.passing(asked[first])
-            lives = (starts[places] <= each.last_end) & (ends[places] >= each.first_start)
+            places = dropped.keys[first].filter.passing(asked[first])
+            lives = (starts[places] <= dropped.last_end) & (ends[places] >= dropped.first_start)
             places = places[lives]
             for key in others:
                 if places.size:
-                    passing = each.keys[key].filter.passing(asked[key].taken(places))
+                    passing = dropped.keys[key].filter.passing(asked[key].taken(places))
                     places = places[passing]
             if places.size:
-                parts = [each.keys[key].counted(own.taken(places)) for key, own in asked.items()]
-                _add(found, places, parts)
-        return found
+                parts = [
+                    dropped.keys[key].counted(asked_keys.taken(places))
+                    for key, asked_keys in asked.items()
+                ]
+                _add(total, places, parts)
+        return total
 
     def most(self, keys: Sequence[int]) -> int:
         """Return how many rows no key has more of, of whichever of some key classes says least."""
-        return min(sum(each.keys[key].most for each in self.slices) for key in keys)
+        return min(sum(dropped.keys[key].most for dropped in self.slices) for key in keys)
 
 
-def _add(found: DroppedCounts, places: NDArray[np.int64], parts: Sequence[DroppedCounts]) -> None:
+def _add(total: DroppedCounts, places: NDArray[np.int64], parts: Sequence[DroppedCounts]) -> None:
     """Add what a slice has at some places: partners have the same key in each of some classes."""
-    most = np.minimum.reduce([each.most for each in parts])
-    about = np.minimum.reduce([each.about for each in parts])
-    newest = np.minimum.reduce([each.newest for each in parts])
-    found.most[places] += most
-    found.about[places] += np.where(most > 0, about, 0.0)
-    found.newest[places] = np.maximum(found.newest[places], newest)
+    most = np.minimum.reduce([part.most for part in parts])
+    about = np.minimum.reduce([part.about for part in parts])
+    newest = np.minimum.reduce([part.newest for part in parts])
+    total.most[places] += most
+    total.about[places] += np.where(most > 0, about, 0.0)
+    total.newest[places] = np.maximum(total.newest[places], newest)
 
 
 def alive(
@@ -222,7 +227,7 @@ def alive(
     Raises:
         OSError: one cannot be read.
     """
-    return [Slice.read(files, folder, each) for each in before if each.last_end >= horizon]
+    return [Slice.read(files, folder, file) for file in before if file.last_end >= horizon]
 
 
 def kept(
@@ -240,16 +245,16 @@ def kept(
     Raises:
         OSError: one cannot be written.
     """
-    parts = [each for each in slices if each.last_end >= horizon]
+    parts = [part for part in slices if part.last_end >= horizon]
     while due := _due(parts, horizon, length):
         first, n = due
         parts[first : first + n] = [Slice.together(parts[first : first + n])]
-    return tuple(each.written(files, folder) for each in parts)
+    return tuple(part.written(files, folder) for part in parts)
 
 
 def _due(parts: Sequence[Slice], horizon: int, length: int) -> tuple[int, int] | None:
     """Return which slices are to be one, as the first one and how many; None if none are."""
-    described = [each.described for each in parts]
+    described = [part.described for part in parts]
     merge = upkeep_of(described, horizon=horizon, length=length).merge
     if merge:
         return described.index(merge[0]), len(merge)
@@ -299,7 +304,7 @@ class DroppedKeys:
     """Of a sketch ((DEPTH, 2^BITS)); none of a list."""
 
     @classmethod
-    def of(cls, run: SortedRun, key: int) -> DroppedKeys:
+    def from_run(cls, run: SortedRun, key: int) -> DroppedKeys:
         """Return the keys of the rows (one or more) of a run."""
         index, codes = run.index(key), run.rows.codes[key]
         hashes, ones = index.hashes, np.ones(len(index), np.int64)
@@ -309,10 +314,10 @@ class DroppedKeys:
     @classmethod
     def together(cls, parts: Sequence[DroppedKeys]) -> DroppedKeys:
         """Return the keys of several parts."""
-        lowest = min(each.filter.lowest for each in parts)
-        highest = max(each.filter.highest for each in parts)
-        if not any(each.counters.size for each in parts):
-            columns = [(each.hashes, each.counts, each.newest) for each in parts]
+        lowest = min(part.filter.lowest for part in parts)
+        highest = max(part.filter.highest for part in parts)
+        if not any(part.counters.size for part in parts):
+            columns = [(part.hashes, part.counts, part.newest) for part in parts]
             hashes, counts, newest = map(np.concatenate, zip(*columns, strict=True))
             order = np.argsort(hashes, kind="stable")
             listed = _listed(hashes[order], counts[order], newest[order])
@@ -331,8 +336,8 @@ class DroppedKeys:
         """Return a list, or a sketch if it would be too long."""
         words = np.zeros(hashes.size // KEYS_PER_WORD + 1, np.uint64)
         add_hashes(words, hashes)
-        known = KeyFilter(words, lowest, highest)
-        listed = cls(known, int(counts.max()), hashes, counts, newest)
+        key_filter = KeyFilter(words, lowest, highest)
+        listed = cls(key_filter, int(counts.max()), hashes, counts, newest)
         if hashes.size <= MOST_LISTED:
             return listed
         return cls._sketch([listed], lowest, highest)
@@ -341,14 +346,14 @@ class DroppedKeys:
     def _sketch(cls, parts: Sequence[DroppedKeys], lowest: int, highest: int) -> DroppedKeys:
         words = np.zeros(SKETCH_WORDS, np.uint64)
         counters = np.zeros((DEPTH, 2**BITS), np.int64)
-        for each in parts:
-            if each.counters.size:
-                words |= each.filter.words
-                counters += each.counters
+        for part in parts:
+            if part.counters.size:
+                words |= part.filter.words
+                counters += part.counters
             else:
-                add_hashes(words, each.hashes)
-                add_counts(counters, each.hashes, each.counts)
-        most = min(int(counters.max(axis=1).min()), sum(each.most for each in parts))
+                add_hashes(words, part.hashes)
+                add_counts(counters, part.hashes, part.counts)
+        most = min(int(counters.max(axis=1).min()), sum(part.most for part in parts))
         return cls(KeyFilter(words, lowest, highest), most, counters=counters)
 
     def counted(self, asked: AskedKeys) -> DroppedCounts:
@@ -400,12 +405,12 @@ def counts_of(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return how many rows of each key there are at most, and about how many."""
     most, about = np.empty(hashes.size, np.int64), np.empty(hashes.size, np.float64)
-    found, n_rows = np.empty(DEPTH, np.int64), counters[0].sum()
+    estimates, n_rows = np.empty(DEPTH, np.int64), counters[0].sum()
     for key in range(hashes.size):
         for depth in range(DEPTH):
-            found[depth] = counters[depth, (hashes[key] * _FACTORS[depth]) >> _SHIFT]
-        found.sort()
-        most[key] = found[0]
-        middle = 0.5 * (found[DEPTH // 2 - 1] + found[DEPTH // 2])
+            estimates[depth] = counters[depth, (hashes[key] * _FACTORS[depth]) >> _SHIFT]
+        estimates.sort()
+        most[key] = estimates[0]
+        middle = 0.5 * (estimates[DEPTH // 2 - 1] + estimates[DEPTH // 2])
         about[key] = middle - (n_rows - middle) / (counters.shape[1] - 1)
     return most, about

@@ -1,4 +1,4 @@
-"""Event time of a query: which rows may still come, which wait, and which are not needed any more.
+"""Event time of a query: lateness, waiting rows, and rows no longer needed.
 
 ``EventTime`` has the streams and by how much their rows may come late. The instant before which the
 rows of a stream are late never goes back. ``OrderPlan`` says up to which instant a bucket may
@@ -69,7 +69,7 @@ class EventTime:
 
         None for what is not known, such as while a stream has had no row.
         """
-        newest = max((at for at in latest.values() if at > _EARLIEST), default=None)
+        newest = max((instant for instant in latest.values() if instant > _EARLIEST), default=None)
         low = min(self.lows(latest).values(), default=ALWAYS)
         return newest, low if low > _EARLIEST else None
 
@@ -127,9 +127,9 @@ class OrderPlan:
         return None if others is None else min(until, others)
 
 
-def earlier(at: int, by: int) -> int:
+def earlier(instant: int, by: int) -> int:
     """Return the instant that is so much earlier (µs), as far as time in 64 bits goes."""
-    return at if at == FOREVER else max(at - by, ALWAYS)
+    return instant if instant == FOREVER else max(instant - by, ALWAYS)
 
 
 def ended_until(until: int) -> int:

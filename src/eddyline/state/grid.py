@@ -47,9 +47,9 @@ def bins_of(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def spark_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the hash of each code: Spark's ``xxhash64(code)``."""
-    found = seeds(codes.size)
-    add_longs(found, codes)
-    return found.view(np.uint64)
+    hashes = seeds(codes.size)
+    add_longs(hashes, codes)
+    return hashes.view(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ class Split:
 
     def side(self, name: str) -> tuple[int, int]:
         """Return in how many parts an input is cut, and how far apart these are."""
-        names = [each for each, _ in self.sides]
+        names = [side for side, _ in self.sides]
         if name not in names:
             return 1, self.n_parts
-        at = names.index(name)
-        return self.sides[at][1], prod(size for _, size in self.sides[at + 1 :])
+        place = names.index(name)
+        return self.sides[place][1], prod(size for _, size in self.sides[place + 1 :])
 
     def copies(self, name: str) -> list[int]:
         """Return the parts with copies of the first row of an input."""
@@ -104,7 +104,7 @@ class Grid:
 
     def place(self, bucket: int) -> tuple[int, ...]:
         """Return the coordinates of a bucket in the grid."""
-        return tuple(int(each) for each in np.unravel_index(bucket, self.shape or (1,)))
+        return tuple(int(coordinate) for coordinate in np.unravel_index(bucket, self.shape or (1,)))
 
     def holds(
         self,
@@ -118,8 +118,8 @@ class Grid:
         They are told by their codes in one key class or more, and their event times (µs).
         """
         place, held = self.place(bucket), np.ones(starts.size, np.bool_)
-        for key, of in codes.items():
-            bins = bins_of(of)
+        for key, key_codes in codes.items():
+            bins = bins_of(key_codes)
             lies = bins % self.shape[key] == place[key]
             for split in self.splits:
                 if split.key == key:

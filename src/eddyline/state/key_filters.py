@@ -72,9 +72,9 @@ class KeyFilter:
     """The greatest one."""
 
     @classmethod
-    def of(cls, parts: Sequence[NDArray[np.int64]]) -> KeyFilter:
+    def from_codes(cls, parts: Sequence[NDArray[np.int64]]) -> KeyFilter:
         """Return the filter of codes in parts; at least one in each."""
-        words = np.zeros(max(1, sum(each.size for each in parts) // KEYS_PER_WORD), np.uint64)
+        words = np.zeros(max(1, sum(part.size for part in parts) // KEYS_PER_WORD), np.uint64)
         for codes in parts:
             add_hashes(words, hashes_of(codes))
         lowest = min(int(codes.min()) for codes in parts)
@@ -109,10 +109,10 @@ def add_hashes(words: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> None:
 @compiled
 def masks_of(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the bits that each hash has in its word."""
-    found = np.empty(hashes.size, np.uint64)
+    masks = np.empty(hashes.size, np.uint64)
     for row in range(hashes.size):
-        found[row] = _mask(hashes[row])
-    return found
+        masks[row] = _mask(hashes[row])
+    return masks
 
 
 @compiled
@@ -143,11 +143,11 @@ def may_hold(
         masks: of the hashes.
         codes: what is asked for.
     """
-    found, n, n_words = np.empty(codes.size, np.int64), 0, np.uint64(words.size)
+    places, n, n_words = np.empty(codes.size, np.int64), 0, np.uint64(words.size)
     for row in range(codes.size):
         if codes[row] < lowest or codes[row] > highest:
             continue
         word = words[((hashes[row] >> _HALF) * n_words) >> _HALF]
-        found[n] = row
+        places[n] = row
         n += (word & masks[row]) == masks[row]
-    return found[:n]
+    return places[:n]

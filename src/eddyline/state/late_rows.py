@@ -109,19 +109,19 @@ def late_rows(
         StateError: they cannot be read.
     """
     try:
-        found = read_late(place, name, until)
+        late = read_late(place, name, until)
     except OSError as error:
         msg = (
             f"late rows cannot be read from {place.late}: {error}; a run without a checkpoint "
             f"removes them when it ends"
         )
         raise StateError(msg, folder=place.late) from error
-    if found is None:
-        found = with_times(schema().empty_table(), np.empty(0, np.int64))
+    if late is None:
+        late = with_times(schema().empty_table(), np.empty(0, np.int64))
     if not is_local:
-        return found
-    place_of_time = found.column_names.index(TIME)
-    return found.set_column(place_of_time, TIME, found[TIME].cast(pa.timestamp("us")))
+        return late
+    place_of_time = late.column_names.index(TIME)
+    return late.set_column(place_of_time, TIME, late[TIME].cast(pa.timestamp("us")))
 
 
 def read_late(place: StatePlace, name: str, until: int) -> pa.Table | None:
@@ -162,7 +162,7 @@ def late_delays(place: StatePlace, name: str, until: int) -> NDArray[np.int64]:
 
 def _files(place: StatePlace, name: str, until: int) -> Iterator[str]:
     """Yield the files of late rows of an input, by batch."""
-    for batch_id in sorted(int(each) for each in names_in(place.files, place.late)):
+    for batch_id in sorted(int(batch) for batch in names_in(place.files, place.late)):
         folder = _folder(place, batch_id)
         for file in sorted(names_in(place.files, folder)) if batch_id <= until else ():
             if file.split("-", 2)[2] == f"{quote(name, safe='')}.parquet":
@@ -181,8 +181,8 @@ def settle_late(place: StatePlace, batch_id: int, written: Collection[str]) -> N
             if file not in written:
                 place.files.delete_file(f"{folder}/{file}")
         if written:
-            own = folder.removeprefix(f"{place.late}/")
-            files = [own, *(f"{own}/{file}" for file in sorted(written))]
+            name = folder.removeprefix(f"{place.late}/")
+            files = [name, *(f"{name}/{file}" for file in sorted(written))]
             sync_files(place.files, place.late, files)
     except OSError as error:
         msg = (

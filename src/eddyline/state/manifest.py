@@ -97,7 +97,7 @@ class _File(_Head):
     manifest: msgspec.Raw
 
     @classmethod
-    def of(cls, manifest: Manifest) -> _File:
+    def from_manifest(cls, manifest: Manifest) -> _File:
         text = msgspec.json.encode(manifest)
         return cls(FORMAT, zlib.crc32(text), msgspec.Raw(text))
 
@@ -153,18 +153,18 @@ class ManifestFolder:
         try:
             with self.files.open_input_file(path) as source:
                 content = source.read()
-            found = msgspec.json.decode(content, type=_Head).format
-            if found == FORMAT:
+            version = msgspec.json.decode(content, type=_Head).format
+            if version == FORMAT:
                 return msgspec.json.decode(content, type=_File).read(batch_id)
         except (OSError, ValueError, RecursionError) as error:
             msg = f"the state {path} cannot be read ({error}); {RESTORE}"
             raise StateError(msg, path=path) from error
         msg = (
-            f"the state {path} cannot be read: it is of format {found}, this version of eddyline "
+            f"the state {path} cannot be read: it is of format {version}, this version of eddyline "
             f"reads {FORMAT}; start the query with an empty checkpoint, or go on with the version "
             f"that wrote it"
         )
-        raise StateError(msg, path=path, format=found)
+        raise StateError(msg, path=path, format=version)
 
     def clear(self) -> None:
         """Remove all state except late rows.
@@ -173,8 +173,8 @@ class ManifestFolder:
             StateError: a file cannot be removed.
         """
         try:
-            for each in self._present():
-                self.files.delete_file(self._path(each))
+            for batch_id in self._present():
+                self.files.delete_file(self._path(batch_id))
             for folder in (self._runs, f"{self.folder}/{VERSIONS}"):
                 for name in names_in(self.files, folder):
                     self.files.delete_file(f"{folder}/{name}")
@@ -214,10 +214,12 @@ class ManifestFolder:
         """
         manifest, path = Manifest(batch_id, identity, dict(parts)), self._path(batch_id)
         kept = range(batch_id - KEPT + 1, batch_id)
-        before = {name for each in self._present() if each in kept for name in self._names(each)}
+        before = {
+            name for number in self._present() if number in kept for name in self._names(number)
+        }
         try:
-            present, known = names_in(self.files, self._runs), self._stems
-            there = {name: known.get(name) or _stem(name) for name in present}
+            present, stems = names_in(self.files, self._runs), self._stems
+            there = {name: stems.get(name) or _stem(name) for name in present}
             needed = manifest.names
             new = needed - before
             if missing := new.difference(there.values()):
@@ -229,14 +231,14 @@ class ManifestFolder:
                 raise StateError(msg, folder=self._runs)
             runs = [f"{self._runs}/{name}" for name, stem in there.items() if stem in new]
             needs = [self._runs, *runs] if runs else []
-            replace_in(self.files, path, msgspec.json.encode(_File.of(manifest)), needs)
+            replace_in(self.files, path, msgspec.json.encode(_File.from_manifest(manifest)), needs)
         except OSError as error:
             msg = (
                 f"the state of batch {batch_id} cannot be written to {path}: {error}; the batch "
                 f"runs again when the query is started anew"
             )
             raise StateError(msg, path=path) from error
-        self._known = {each: self._known[each] for each in kept if each in self._known}
+        self._known = {number: self._known[number] for number in kept if number in self._known}
         self._known[batch_id] = needed
         self._stems = there
         with suppress(OSError):  # the next commit tries again
@@ -249,9 +251,9 @@ class ManifestFolder:
         Files of attempts that failed are named by no manifest, and go as well. Files of a later
         batch cannot be there: it starts after this commit.
         """
-        for each in self._present():
-            if not batch_id - KEPT < each <= batch_id:
-                self.files.delete_file(self._path(each))
+        for number in self._present():
+            if not batch_id - KEPT < number <= batch_id:
+                self.files.delete_file(self._path(number))
         for name in names_in(self.files, self.folder):
             if name.endswith(DRAFT):
                 self.files.delete_file(f"{self.folder}/{name}")
@@ -389,9 +391,9 @@ def _checksums(manifest: Manifest) -> dict[str, tuple[int, int]]:
     """Return size (bytes) and checksum of the files that operators describe, by name."""
     contents = [msgspec.json.decode(part.content) for part in manifest.parts.values()]
     return {
-        each["name"]: (each["n_bytes"], each["checksum"])
+        file["name"]: (file["n_bytes"], file["checksum"])
         for content in contents
-        for each in _descriptions(content)
+        for file in _descriptions(content)
     }
 
 
@@ -399,6 +401,6 @@ def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
     """Yield what stands for a file, in the state of any operator."""
     if isinstance(value, dict) and {"name", "n_bytes", "checksum"} <= value.keys():
         yield value
-    for each in value.values() if isinstance(value, dict) else value:
-        if isinstance(each, dict | list):
-            yield from _descriptions(each)
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, dict | list):
+            yield from _descriptions(part)

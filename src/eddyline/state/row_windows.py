@@ -86,15 +86,15 @@ def group_codes(columns: Sequence[pa.ChunkedArray], n_rows: int) -> NDArray[np.i
             # NaN has many bits, and adding 0 makes -0.0 the other zero.
             nan = pa.scalar(float("nan"), column.type)
             column = pc.add(pc.if_else(pc.is_nan(column), nan, column), 0.0)  # noqa: PLW2901
-        own = _numbered(column.combine_chunks())
-        codes = _numbered(pa.array(codes * (own.max(initial=0) + 1) + own))
+        numbers = _numbered(column.combine_chunks())
+        codes = _numbered(pa.array(codes * (numbers.max(initial=0) + 1) + numbers))
     return codes
 
 
 def _numbered(values: pa.Array) -> NDArray[np.int64]:
     encoded = pc.dictionary_encode(values, null_encoding="encode")
-    found: NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
-    return found
+    numbers: NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
+    return numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,9 +127,9 @@ class Groups:
 
     def places(self) -> NDArray[np.int64]:
         """Return by id which of the groups has it; 0 for an id that none has."""
-        found = np.zeros(int(self.ids.max(initial=-1)) + 1, np.int64)
-        found[self.ids] = np.arange(len(self))
-        return found
+        places = np.zeros(int(self.ids.max(initial=-1)) + 1, np.int64)
+        places[self.ids] = np.arange(len(self))
+        return places
 
 
 def write_groups(files: fs.FileSystem, folder: str, groups: Groups) -> RunFile:
@@ -199,16 +199,16 @@ class Arrivals:
         ids = np.concatenate([groups.ids, fresh])
         before = np.concatenate([groups.counts, np.zeros(fresh.size, np.int64)])
         _, leaders = np.unique(codes, return_index=True)
-        own = codes[n_known:]
-        by_group = np.argsort(own, kind="stable")
-        counts = np.bincount(own, minlength=n_groups)
+        group = codes[n_known:]
+        by_group = np.argsort(group, kind="stable")
+        counts = np.bincount(group, minlength=n_groups)
         firsts = starts_of(counts)
-        rank = np.empty(own.size, np.int64)
-        rank[by_group] = np.arange(own.size) - np.repeat(firsts[:-1], counts)
-        rank += before[own]
+        rank = np.empty(group.size, np.int64)
+        rank[by_group] = np.arange(group.size) - np.repeat(firsts[:-1], counts)
+        rank += before[group]
         kept = whole.take(pa.array(leaders)) if whole.num_columns else whole
         after = Groups(ids, before + counts, kept)
-        return cls(n_latest, after, before, firsts, starts[by_group], ids[own], rank)
+        return cls(n_latest, after, before, firsts, starts[by_group], ids[group], rank)
 
     def ends(self, group: NDArray[np.int64], rank: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the last instants of rows whose ends were not known before (µs).
@@ -216,10 +216,10 @@ class Arrivals:
         ``rank`` counts the rows of its group before each row. The end is FOREVER where the row so
         many places later has not come yet.
         """
-        at = self.groups.places()[group]
-        follower = self.firsts[at] + rank + self.n_latest - self.before[at]
+        place = self.groups.places()[group]
+        follower = self.firsts[place] + rank + self.n_latest - self.before[place]
         ends = np.full(rank.size, FOREVER)
-        has_come = np.flatnonzero(follower < self.firsts[at + 1])
+        has_come = np.flatnonzero(follower < self.firsts[place + 1])
         ends[has_come] = self.starts[follower[has_come]] - 1
         return ends
 
@@ -238,10 +238,10 @@ def with_ends(run: SortedRun, ends: NDArray[np.int64]) -> SortedRun:
     indexes = {}
     for key in rows.codes:
         index = run.index(key)
-        own = ends[index.places] if index.places.size else ends
+        key_ends = ends[index.places] if index.places.size else ends
         entries = index.entries.copy()
-        entries[:, 2] = own
-        bounds = bounds_of(index.hashes, own)
+        entries[:, 2] = key_ends
+        bounds = bounds_of(index.hashes, key_ends)
         indexes[key] = Index(index.tags, entries, index.directory, index.places, bounds)
     return SortedRun(Rows(rows.codes, rows.starts, ends, rows.payload), indexes)
 
@@ -266,8 +266,8 @@ class ColdRun(SortedRun):
         self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
     ) -> Iterable[Asked]:
         """Return the run, if its filter lets some codes pass; see ``SortedRun.asked``."""
-        found = self._filters[key].passing(AskedKeys.of(hashes, codes))
-        return (Asked(self, 0, found),) if found.size else ()
+        places = self._filters[key].passing(AskedKeys.of(hashes, codes))
+        return (Asked(self, 0, places),) if places.size else ()
 
     def index(self, key: int) -> Index:
         """Return the index of a key class."""
@@ -332,10 +332,10 @@ def bounds_of(hashes: NDArray[np.uint64], ends: NDArray[np.int64]) -> NDArray[np
 
     Hashes ascend, and ends are in any order (µs).
     """
-    found = np.empty(ends.size, np.int64)
+    bounds = np.empty(ends.size, np.int64)
     for entry in range(ends.size):
         end = ends[entry]
         if entry > 0 and hashes[entry] == hashes[entry - 1]:
-            end = max(end, found[entry - 1])
-        found[entry] = end
-    return found
+            end = max(end, bounds[entry - 1])
+        bounds[entry] = end
+    return bounds

@@ -59,8 +59,8 @@ def result_column(name: str, column: str) -> str:
 
 def values_of(codes: NDArray[np.int64], kind: pa.DataType) -> pa.Array:
     """Return the values of codes: numbers, 0 and 1 of booleans, days or µs since 1970."""
-    said = pa.array(codes, pa.int64())
-    return said.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else said.cast(kind)
+    numbers = pa.array(codes, pa.int64())
+    return numbers.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else numbers.cast(kind)
 
 
 def as_kept(kind: pa.DataType) -> pa.DataType:
@@ -79,8 +79,8 @@ def as_nullable(kind: pa.DataType) -> pa.DataType:
     StructType(struct<n: int64>)
     """
     if pa.types.is_struct(kind):
-        parts = [kind.field(at) for at in range(kind.num_fields)]
-        return pa.struct([pa.field(each.name, as_nullable(each.type)) for each in parts])
+        parts = [kind.field(index) for index in range(kind.num_fields)]
+        return pa.struct([pa.field(column.name, as_nullable(column.type)) for column in parts])
     if pa.types.is_list(kind):
         return pa.list_(pa.field(kind.value_field.name, as_nullable(kind.value_type)))
     return kind
@@ -92,10 +92,10 @@ def _alike(tables: list[pa.Table]) -> list[pa.Table]:
     Spark knows of some columns that no part of them is NULL, by the way in which they are made.
     """
     first = tables[0].schema
-    if all(each.schema.equals(first) for each in tables):
+    if all(table.schema.equals(first) for table in tables):
         return tables
-    common = pa.schema([pa.field(each.name, as_nullable(each.type)) for each in first])
-    return [each.cast(common) for each in tables]
+    common = pa.schema([pa.field(column.name, as_nullable(column.type)) for column in first])
+    return [table.cast(common) for table in tables]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,7 +178,7 @@ class SortedRun:
         if mask.all():
             return self
         rows = self.rows.taken(np.flatnonzero(mask))
-        key, index = next(each for each in self.indexes.items() if not each[1].places.size)
+        key, index = next(pair for pair in self.indexes.items() if not pair[1].places.size)
         return SortedRun(rows, {key: index.where(mask)})
 
     def __len__(self) -> int:

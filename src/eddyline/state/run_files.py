@@ -116,9 +116,9 @@ def open_run(
     parts = {column: lists[column].chunk(0).values.to_numpy() for column in lists.column_names}
     indexes = {}
     for key in keys:
-        own = {part: parts[f"{part}_{key}"] for part, _ in _INDEX_PARTS}
-        own["entries"] = own["entries"].reshape(-1, 3)
-        indexes[key] = Index(**own)
+        arrays = {part: parts[f"{part}_{key}"] for part, _ in _INDEX_PARTS}
+        arrays["entries"] = arrays["entries"].reshape(-1, 3)
+        indexes[key] = Index(**arrays)
     codes = {key: parts[f"codes_{key}"] for key in keys}
     in_order = next(index for index in indexes.values() if not index.places.size)
     return SortedRun(Rows(codes, in_order.starts, in_order.ends, payload), indexes)
@@ -146,7 +146,7 @@ def write_tables(
         with files.open_output_stream(path) as out, pa.ipc.new_file(out, table.schema) as writer:
             writer.write_table(table)
     buffers = [_buffer(files, path) for path in paths]
-    return sum(each.size for each in buffers), checksum_of(buffers)
+    return sum(buffer.size for buffer in buffers), checksum_of(buffers)
 
 
 def open_tables(files: fs.FileSystem, paths: Sequence[str], checksum: int | None) -> list[pa.Table]:
@@ -163,7 +163,7 @@ def open_tables(files: fs.FileSystem, paths: Sequence[str], checksum: int | None
     try:
         buffers = [_buffer(files, path) for path in paths]
         if checksum is None or checksum_of(buffers) == checksum:
-            return [pa.ipc.open_file(each).read_all() for each in buffers]
+            return [pa.ipc.open_file(buffer).read_all() for buffer in buffers]
     except pa.ArrowInvalid as error:
         msg = f"{paths[0]} is damaged: {error}"
         raise OSError(msg) from error
@@ -178,11 +178,11 @@ def checksum_of(buffers: Sequence[pa.Buffer]) -> int:
     page, or changes that cancel out.
     """
     checksum = 0
-    for each in buffers:
-        whole = each.size // (8 * PAGE_WORDS) * 8 * PAGE_WORDS
-        pages = np.frombuffer(each, np.uint64, whole // 8).reshape(-1, PAGE_WORDS)
+    for buffer in buffers:
+        whole = buffer.size // (8 * PAGE_WORDS) * 8 * PAGE_WORDS
+        pages = np.frombuffer(buffer, np.uint64, whole // 8).reshape(-1, PAGE_WORDS)
         checksum = zlib.crc32(pages.sum(axis=1), checksum)
-        checksum = zlib.crc32(each.slice(whole), checksum)
+        checksum = zlib.crc32(buffer.slice(whole), checksum)
     return checksum
 
 
@@ -272,7 +272,7 @@ MAPPED = MappedRuns()
 
 def _stamp_of(*paths: str) -> Stamp:
     stats = map(os.stat, paths)
-    return tuple((each.st_dev, each.st_ino, each.st_size, each.st_mtime_ns) for each in stats)
+    return tuple((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats)
 
 
 _START, _END, _PASSES, _CODE = "\0start", "\0end", "\0passes", "\0code"
@@ -320,18 +320,18 @@ def open_rows(files: fs.FileSystem, folder: str, file: RunFile) -> Rows:
     is_known = is_local(files) and _verified.get(path) == _stamp_of(path)
     (table,) = open_tables(files, [path], None if is_known else file.checksum)
     _remember(files, path)
-    own = {
+    columns = {
         name: whole(table[name]).to_numpy(zero_copy_only=False)
         for name in table.column_names
         if name in (_START, _END, _PASSES) or name.startswith(_CODE)
     }
     codes = {
         int(name.removeprefix(_CODE)): values
-        for name, values in own.items()
+        for name, values in columns.items()
         if name.startswith(_CODE)
     }
-    payload = table.drop_columns(list(own))
-    return Rows(codes, own[_START], own[_END], payload, own.get(_PASSES))
+    payload = table.drop_columns(list(columns))
+    return Rows(codes, columns[_START], columns[_END], payload, columns.get(_PASSES))
 
 
 def between(rows: Rows, since: int, until: int) -> Rows:

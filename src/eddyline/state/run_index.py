@@ -63,14 +63,14 @@ class Pairs(NamedTuple):
 
     def first(self, n_pairs: int) -> Pairs:
         """Return the first pairs."""
-        return Pairs(*(each[:n_pairs] for each in self))
+        return Pairs(*(array[:n_pairs] for array in self))
 
     def wider(self, n_pairs: int) -> Pairs:
         """Return room for four times as many, with the first pairs in it."""
-        found = Pairs.room(4 * self.probes.size)
-        for now, before in zip(found, self, strict=True):
+        room = Pairs.room(4 * self.probes.size)
+        for now, before in zip(room, self, strict=True):
             now[:n_pairs] = before[:n_pairs]
-        return found
+        return room
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,7 +152,7 @@ class Index:
         return self.places if self.places.size else np.arange(len(self), dtype=np.uint32)
 
     def pairs(
-        self, probes: Probes, checks: NDArray[np.int64], base: int, found: Pairs, n_found: int
+        self, probes: Probes, checks: NDArray[np.int64], base: int, pairs: Pairs, n_found: int
     ) -> tuple[Pairs, int]:
         """Find the pairs of a probe and a row with equal codes that live at one instant.
 
@@ -160,7 +160,7 @@ class Index:
             probes: what to look up.
             checks: the other codes of the rows, as those of the probes ((codes, rows)).
             base: what is added to the number of a row.
-            found: the pairs of runs before this one, and room.
+            pairs: the pairs of runs before this one, and room.
             n_found: how many pairs there are.
 
         Returns:
@@ -183,11 +183,11 @@ class Index:
                 checks,
                 base,
                 n_found,
-                *found,
+                *pairs,
             )
             if first == probes.hashes.size:
-                return found, n_found
-            found = found.wider(n_found)
+                return pairs, n_found
+            pairs = pairs.wider(n_found)
 
 
 def stacked(codes: Sequence[NDArray[np.int64]], n_rows: int) -> NDArray[np.int64]:
@@ -221,13 +221,13 @@ GROUP = 256
 @compiled
 def hashes_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return a bijective mix of the bits of each code."""
-    found = np.empty(codes.size, np.uint64)
+    hashes = np.empty(codes.size, np.uint64)
     for row in range(codes.size):
         bits = np.uint64(codes[row])
         bits = (bits ^ (bits >> _HALF)) * _FACTOR
         bits = (bits ^ (bits >> _HALF)) * _FACTOR
-        found[row] = bits ^ (bits >> _HALF)
-    return found
+        hashes[row] = bits ^ (bits >> _HALF)
+    return hashes
 
 
 @compiled
@@ -260,10 +260,10 @@ def sorted_rows(
     for slot in range(directory.size - 1):
         for place in range(directory[slot] + 1, directory[slot + 1]):
             row, hole = order[place], place
-            own, start = hashes[row], starts[row]
+            key, start = hashes[row], starts[row]
             while hole > directory[slot]:
                 before = order[hole - 1]
-                if hashes[before] < own or (hashes[before] == own and starts[before] <= start):
+                if hashes[before] < key or (hashes[before] == key and starts[before] <= start):
                     break
                 order[hole] = before
                 hole -= 1
@@ -323,31 +323,31 @@ def probe(  # noqa: C901, PLR0912, PLR0915 - calls inside the loop cost more tha
         n_group, n_hits = min(GROUP, hashes.size - group), 0
         # What is less is counted, from the first of a slot on or before it: tags of other slots are
         # less or greater, so that its end need not be known, and no branch is guessed wrongly.
-        for each in range(n_group):
-            lows[each] = min(np.int64(directory[hashes[group + each] >> shift]), last_low)
+        for nth in range(n_group):
+            lows[nth] = min(np.int64(directory[hashes[group + nth] >> shift]), last_low)
         if n_entries >= WIDTH:
-            for each in range(n_group):
-                heads[each] = tags[lows[each]]
-            for each in range(n_group):
-                tails[each] = tags[lows[each] + WIDTH - 1]
-        for each in range(n_group):
-            tag, place = np.uint32(hashes[group + each] >> _HALF), lows[each]
+            for nth in range(n_group):
+                heads[nth] = tags[lows[nth]]
+            for nth in range(n_group):
+                tails[nth] = tags[lows[nth] + WIDTH - 1]
+        for nth in range(n_group):
+            tag, place = np.uint32(hashes[group + nth] >> _HALF), lows[nth]
             n_less = np.int64(WIDTH)
             if n_entries >= WIDTH:
-                n_less = np.int64(heads[each] < tag) + np.int64(tails[each] < tag)
+                n_less = np.int64(heads[nth] < tag) + np.int64(tails[nth] < tag)
                 for step in range(1, WIDTH - 1):
                     n_less += tags[place + step] < tag
                 place += n_less
             if n_less == WIDTH:
-                place = _first_of(tag, place, hashes[group + each] >> shift, tags, directory)
-            lows[each], hits[n_hits] = place, each
+                place = _first_of(tag, place, hashes[group + nth] >> shift, tags, directory)
+            lows[nth], hits[n_hits] = place, nth
             n_hits += place < n_entries and tags[place] == tag
         for hit in range(n_hits):
             begins[hit] = entries[lows[hits[hit]], 1]
         for hit in range(n_hits):
-            at, place, before = group + hits[hit], lows[hits[hit]], n
-            wanted, alive, last = np.int64(hashes[at]), starts[at], ends[at]
-            tag = np.uint32(hashes[at] >> _HALF)
+            asked, place, before = group + hits[hit], lows[hits[hit]], n
+            wanted, alive, last = np.int64(hashes[asked]), starts[asked], ends[asked]
+            tag = np.uint32(hashes[asked] >> _HALF)
             if begins[hit] > last and entries[place, 0] == wanted:
                 continue
             far = place + LONG
@@ -356,7 +356,7 @@ def probe(  # noqa: C901, PLR0912, PLR0915 - calls inside the loop cost more tha
                 has_left = entries[place, 1] + stays < alive
             if has_left and far < n_entries and tags[far] == tag:
                 # A key with many rows: those that left before are not walked through.
-                place = _next_alive(hashes[at], alive, place, tags, entries, bounds, stays)
+                place = _next_alive(hashes[asked], alive, place, tags, entries, bounds, stays)
             while place < n_entries and tags[place] == tag:
                 start, end = max(alive, entries[place, 1]), min(last, entries[place, 2])
                 if stays >= 0:
@@ -369,13 +369,13 @@ def probe(  # noqa: C901, PLR0912, PLR0915 - calls inside the loop cost more tha
                 if marks.size:
                     is_found = is_found and (marks[row] & bit) != 0
                 for code in range(checks.shape[0]):
-                    is_found = is_found and checks[code, at] == index_checks[code, row]
+                    is_found = is_found and checks[code, asked] == index_checks[code, row]
                 place += 1
                 if not is_found:
                     continue
                 if n == found_rows.size:
-                    return at, before
-                found_probes[n], found_rows[n] = at, row + base
+                    return asked, before
+                found_probes[n], found_rows[n] = asked, row + base
                 found_starts[n], found_ends[n] = start, end
                 n += 1
     return hashes.size, n
@@ -435,9 +435,9 @@ def first_alive(
     """
     while low < high:
         middle = (low + high) // 2
-        own = np.uint64(entries[middle, 0])
-        is_before = own < wanted
-        if own == wanted:
+        key = np.uint64(entries[middle, 0])
+        is_before = key < wanted
+        if key == wanted:
             end = bounds[middle] if bounds.size else entries[middle, 2]
             is_before = end < alive
             if stays >= 0:  # starts ascend
@@ -457,10 +457,10 @@ def first_starts(
 
     For the index see ``run_index.Index``; hashes are best ascending.
     """
-    found = np.full(hashes.size, np.iinfo(np.int64).max)
+    earliest = np.full(hashes.size, np.iinfo(np.int64).max)
     shift = shift_of(directory)
-    for at in range(hashes.size):
-        wanted = hashes[at]
+    for asked in range(hashes.size):
+        wanted = hashes[asked]
         slot = wanted >> shift
         low, end = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
         high = end
@@ -471,5 +471,5 @@ def first_starts(
             else:
                 high = middle
         if low < end and np.uint64(entries[low, 0]) == wanted:
-            found[at] = entries[low, 1]
-    return found
+            earliest[asked] = entries[low, 1]
+    return earliest

@@ -42,13 +42,13 @@ def never(worths):
 
 
 def settled(*used, found=FOUND, **changed):
-    return CacheStates.of(found).step(worth(found, **changed), choosing(*used), is_due=False)
+    return CacheStates.initial(found).step(worth(found, **changed), choosing(*used), is_due=False)
 
 
 def test_all_start_profiled_and_wait_until_all_are_measured():
-    start = CacheStates.of(FOUND)
+    start = CacheStates.initial(FOUND)
     assert set(start.states.values()) == {State.PROFILED}
-    some = worth().of(FOUND[1:])
+    some = worth().among(FOUND[1:])
     assert start.step(some, never, is_due=True) == start
     after = start.step(worth(), choosing(ROOT), is_due=False)
     assert after.used == (ROOT,)
@@ -69,7 +69,7 @@ def test_a_bad_cache_goes_at_once_and_a_good_one_comes_when_it_is_time():
 
 def test_a_cache_is_not_judged_before_it_is_measured():
     before = settled(ROOT)
-    unknown = worth(in6_12345=-1).of(set(FOUND) - {ROOT})
+    unknown = worth(in6_12345=-1).among(set(FOUND) - {ROOT})
     assert before.step(unknown, never, is_due=False) == before
 
 
@@ -89,7 +89,7 @@ def test_caches_that_share_a_store_stand_together():
 
 def test_a_store_is_not_judged_by_some_of_its_caches():
     before = settled(*FOUR_45)
-    some = worth(benefit=0.1).of(set(FOUND) - {FOUR_45[0]})
+    some = worth(benefit=0.1).among(set(FOUND) - {FOUR_45[0]})
     assert before.step(some, never, is_due=False) == before
 
 
@@ -98,7 +98,7 @@ def test_a_used_cache_makes_room_only_for_what_it_hides():
     four = find(FOUND, "4", *"123")
     inside_four = find(FOUND, "4", *"12")
     before = settled(ROOT, OTHER_ONLY := find(FOUND, "1", *"45"), four)
-    nothing_new = worth().of([])
+    nothing_new = worth().among([])
     during = before.step(nothing_new, never, is_due=True)
     assert during.is_measuring
     assert during.states[ROOT] is State.PROFILED
@@ -211,7 +211,7 @@ def test_caches_in_use_are_sound_whatever_happens(seed):
     rng = random.Random(seed)
     graph = random_graph(rng, rng.randint(3, 6))
     pipelines = random_orders(rng, graph)
-    states = CacheStates.of(candidates(graph, pipelines, budget=6))
+    states = CacheStates.initial(candidates(graph, pipelines, budget=6))
 
     def choose(worths):
         chosen = []

@@ -234,7 +234,7 @@ def test_runs_whose_filters_let_nothing_pass_are_not_opened(tmp_path):
     joined = keys.join("s", [cold, hot], (0,))
     assert joined.rows["s"].tolist() == [7 + at for at in hot.rows.starts.argsort().tolist()]
     assert joined.codes[1].tolist() == list(range(10))
-    look_up = LookUp.of(keys, (0,))
+    look_up = LookUp.from_keys(keys, (0,))
     assert look_up.partners([cold, hot], 10, 4).counts.tolist() == [1] * 10
     assert look_up.counts([cold, hot], 10, 4).tolist() == [1] * 10
     assert not len(

@@ -1,4 +1,4 @@
-"""Caches of joined rows in pipelines: what may be cached, what it saves, what is kept [Babu05 5].
+"""Caches of joined rows in the pipelines of a join [Babu05 5].
 
 ``prefix_invariant`` says which stretches of pipelines a cache may spare, and which hits are sound.
 ``choice`` decides which are used; ``selection`` solves its problem. ``bucket_caches`` are the

@@ -69,20 +69,20 @@ class CachedBatch(Stage):
         self._kept = kept if plan.moved is None else BucketCaches()
         self._report = CacheReport()
         graph, orders, caches = plan.graph, dict(plan.orders), plan.caches
-        self._used = _compatible(each for each in caches.used if is_sound(graph, orders, each))
-        profiled = [each for each in caches.profiled if is_sound(graph, orders, each)]
+        self._used = _compatible(cache for cache in caches.used if is_sound(graph, orders, cache))
+        profiled = [cache for cache in caches.profiled if is_sound(graph, orders, cache)]
         self._samples = CandidateSamples(profiled, caches.sample_bits, self._kept, self._report)
         stores = {
-            each
-            for each in caches.stores
-            if is_told(each, orders) and not any(cache.straddles(each) for cache in self._used)
+            store
+            for store in caches.stores
+            if is_told(store, orders) and not any(cache.straddles(store) for cache in self._used)
         }
         names = {name: tuple(file.name for file in files) for name, files in before.items()}
         self._open(stores, names)
         self._kept.latest = {
-            name: at for name, at in self._kept.latest.items() if self._kept.is_at(name, names)
+            name: last for name, last in self._kept.latest.items() if self._kept.is_at(name, names)
         }
-        self._numbers = RowNumbers(self._kept, {name for each in stores for name in each.windows})
+        self._numbers = RowNumbers(self._kept, {name for store in stores for name in store.windows})
 
     def _open(self, stores: set[Store], before: Mapping[str, Sequence[str]]) -> None:
         """Go on with the stores that are true to the runs, and begin the others anew."""
@@ -90,13 +90,13 @@ class CachedBatch(Stage):
         for store in sorted(stores, key=_by_name):
             others = [low for name, low in self._plan.lows.items() if name not in store.windows]
             horizon = min(others, default=ALWAYS)
-            known = self._kept.stores.get(store)
-            if known is None or not self._kept.fits(store, before) or horizon < known.horizon:
-                known = KeptRows(store, self._plan.graph)
+            rows = self._kept.stores.get(store)
+            if rows is None or not self._kept.fits(store, before) or horizon < rows.horizon:
+                rows = KeptRows(store, self._plan.graph)
             self._report.stores[store] = StoreCounts()
-            known.limit = self._plan.caches.limits.get(store, 0)
-            known.horizon = horizon
-            opened[store] = known
+            rows.limit = self._plan.caches.limits.get(store, 0)
+            rows.horizon = horizon
+            opened[store] = rows
         self._kept.stores = opened
 
     def moved(
@@ -104,10 +104,10 @@ class CachedBatch(Stage):
         name: str,
         runs: Mapping[str, SortedRun],
         horizon: int,
-        made: Mapping[RunFile, SortedRun],
+        rewritten: Mapping[RunFile, SortedRun],
     ) -> None:
         """Follow rows of an input into another run; see ``RowNumbers.follow``."""
-        if self._numbers.follow(name, runs, horizon, made):
+        if self._numbers.follow(name, runs, horizon, rewritten):
             return
         for store, rows in self._kept.stores.items():
             if name in store.windows:
@@ -118,7 +118,7 @@ class CachedBatch(Stage):
     ) -> None:
         """Take in the windows, and make the shortcut of the pipelines."""
         partners = None
-        profiled = any(each.is_self_supporting for each in self._samples.profiled)
+        profiled = any(cache.is_self_supporting for cache in self._samples.profiled)
         if profiled or any(store.partners for store in self._kept.stores):
             partners = PartnerRows(self._plan.graph, windows, news, self._kept.latest)
         else:
@@ -153,11 +153,11 @@ class CachedBatch(Stage):
 
 def _compatible(caches: Iterable[Candidate]) -> tuple[Candidate, ...]:
     """Return the caches without those that one before them excludes."""
-    found: list[Candidate] = []
-    for each in caches:
-        if all(are_compatible(each, other) for other in found):
-            found.append(each)
-    return tuple(found)
+    compatible: list[Candidate] = []
+    for cache in caches:
+        if all(are_compatible(cache, other) for other in compatible):
+            compatible.append(cache)
+    return tuple(compatible)
 
 
 def _by_name(store: Store) -> tuple[list[str], tuple[int, ...], list[str]]:
@@ -181,7 +181,7 @@ class CachedProbes:
         report: CacheReport,
         batch_id: int,
     ) -> None:
-        self._used = {(each.pipeline, each.start): each for each in used}
+        self._used = {(cache.pipeline, cache.start): cache for cache in used}
         self._stores = stores
         self._numbers = numbers
         self._samples = samples
@@ -273,11 +273,11 @@ class CachedProbes:
                 break
             entries[missing], firsts = fresh, missing[firsts]
             seeds = Composites.seeds(keys.joined, firsts, cache.store.key, rows.horizon)
-            found = through(seeds, cache.start, cache.stop)
-            if found is not None:
-                counts.n_put += len(found)
-                filled = entries[firsts][found.rows[SEED]]
-                rows.append(filled, *self._columns(rows, found), found.starts, found.ends)
+            joined = through(seeds, cache.start, cache.stop)
+            if joined is not None:
+                counts.n_put += len(joined)
+                filled = entries[firsts][joined.rows[SEED]]
+                rows.append(filled, *self._columns(rows, joined), joined.starts, joined.ends)
             missing = missing[fresh < 0]
             counts.miss_ns += time.perf_counter_ns() - started
         return missing
@@ -295,22 +295,22 @@ class CachedProbes:
         """
         if not cache.is_self_supporting or self._partners is None:
             return np.empty(0, np.int64)
-        at = np.flatnonzero(entries >= 0)
-        may_hit, n_asked = self._partners.ask(cache.pipeline, joined.rows[cache.pipeline][at])
+        hits = np.flatnonzero(entries >= 0)
+        may_hit, n_asked = self._partners.ask(cache.pipeline, joined.rows[cache.pipeline][hits])
         counts.n_asked += n_asked
-        return at[~may_hit]
+        return hits[~may_hit]
 
     def _hits(self, rows: KeptRows, joined: Composites, entries: NDArray[np.int32]) -> Composites:
         """Return combinations with the rows of their entries; those of entry -1 are left out."""
-        at, kept = rows.pairs(entries, joined.starts, joined.ends)
+        probes, kept = rows.pairs(entries, joined.starts, joined.ends)
         starts, ends = rows.lives(kept)
-        refs, codes = joined.columns(at)
+        refs, codes = joined.columns(probes)
         codes |= {key: rows.codes(key, kept) for key in rows.extra}
         refs |= {
             name: self._numbers.positions(name, rows.refs(name, kept)) for name in rows.windows
         }
-        starts = np.maximum(joined.starts[at], starts)
-        return Composites(refs, codes, starts, np.minimum(joined.ends[at], ends))
+        starts = np.maximum(joined.starts[probes], starts)
+        return Composites(refs, codes, starts, np.minimum(joined.ends[probes], ends))
 
     # -- taps -----------------------------------------------------------------------------------
 
@@ -324,9 +324,9 @@ class CachedProbes:
         counts.n_seen += hashes.size
         if rows.n_entries and hashes.size:
             entries, _ = rows.find(hashes, codes)
-            at = np.flatnonzero(entries >= 0)
-            found = joined.take(at if looked_up is None else looked_up[at])
-            counts.n_kept += self._add(pipeline, rows, entries[at], found)
+            hits = np.flatnonzero(entries >= 0)
+            composites = joined.take(hits if looked_up is None else looked_up[hits])
+            counts.n_kept += self._add(pipeline, rows, entries[hits], composites)
         counts.ns += time.perf_counter_ns() - started
 
     def _untold(self, pipeline: str, store: Store, joined: Composites) -> NDArray[np.int64] | None:
@@ -337,36 +337,36 @@ class CachedProbes:
         return None if are_there is None else np.flatnonzero(~are_there)
 
     def _add(
-        self, pipeline: str, rows: KeptRows, entries: NDArray[np.int32], found: Composites
+        self, pipeline: str, rows: KeptRows, entries: NDArray[np.int32], composites: Composites
     ) -> int:
         """Put combinations into the entries of their keys, and return how many."""
-        if not len(found):
+        if not len(composites):
             return 0
         partners = self._partners if rows.store.partners else None
-        starts, ends = found.starts, found.ends
+        starts, ends = composites.starts, composites.ends
         if partners is not None:
             # Rows of a store live on when those of its partners do not.
-            starts, ends = partners.lives(rows.windows, found)
+            starts, ends = partners.lives(rows.windows, composites)
         stay = np.flatnonzero(ends >= rows.horizon)
         if not stay.size:
             return 0
-        if stay.size < len(found):
-            found, entries = found.take(stay), entries[stay]
+        if stay.size < len(composites):
+            composites, entries = composites.take(stay), entries[stay]
             starts, ends = starts[stay], ends[stay]
         known_from = None
         if partners is not None:
             # The same rows may come with one row of a partner after the other. A row of the store
             # that is new itself was in nothing before.
             known_from = rows.n_rows if pipeline in rows.store.windows else 0
-        rows.append(entries, *self._columns(rows, found), starts, ends, known_from=known_from)
+        rows.append(entries, *self._columns(rows, composites), starts, ends, known_from=known_from)
         return stay.size
 
     def _columns(
-        self, rows: KeptRows, found: Composites
+        self, rows: KeptRows, composites: Composites
     ) -> tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]]:
         """Return the numbers of the rows of each window, and the codes that a store keeps."""
-        refs = [self._numbers.of(name, found.rows[name]) for name in rows.windows]
-        return refs, [found.codes[key] for key in rows.extra]
+        refs = [self._numbers.numbers(name, composites.rows[name]) for name in rows.windows]
+        return refs, [composites.codes[key] for key in rows.extra]
 
 
 MOST_KEPT = 32
@@ -397,8 +397,8 @@ class SeenKeys:
         """Return for each key whether it is remembered."""
         if not self.hashes.size:
             return np.zeros(hashes.size, np.bool_)
-        at = np.minimum(self.hashes.searchsorted(hashes), self.hashes.size - 1)
-        return np.equal(self.hashes[at], hashes)
+        places = np.minimum(self.hashes.searchsorted(hashes), self.hashes.size - 1)
+        return np.equal(self.hashes[places], hashes)
 
     def sampled(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the places of the hashes of keys that are sampled."""
@@ -410,10 +410,10 @@ class SeenKeys:
         self.last[self.hashes.searchsorted(hashes[is_known])] = batch_id
         fresh = hashes[~is_known]
         stay = self.last > batch_id - REMEMBERED
-        known = np.concatenate([self.hashes[stay], fresh])
+        remembered = np.concatenate([self.hashes[stay], fresh])
         last = np.concatenate([self.last[stay], np.full(fresh.size, batch_id)])
-        order = np.argsort(known, kind="stable")
-        self.hashes, self.last = known[order], last[order]
+        order = np.argsort(remembered, kind="stable")
+        self.hashes, self.last = remembered[order], last[order]
         while self.hashes.size > MOST_REMEMBERED:
             self.thin(self.bits + 1)
         return fresh.size
@@ -489,11 +489,11 @@ def forget() -> None:
 def sampled_places(hashes: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
     """Return the places of hashes whose last bits, so many of them, are all 0."""
     mask, n = np.uint64((1 << bits) - 1), 0
-    found = np.empty(hashes.size, np.int64)
-    for at in range(hashes.size):
-        found[n] = at
-        n += (hashes[at] & mask) == np.uint64(0)
-    return found[:n].copy()
+    places = np.empty(hashes.size, np.int64)
+    for place in range(hashes.size):
+        places[n] = place
+        n += (hashes[place] & mask) == np.uint64(0)
+    return places[:n].copy()
 
 
 NEWS = ""
@@ -520,7 +520,7 @@ class RowNumbers:
         name: str,
         runs: Mapping[str, SortedRun],
         horizon: int,
-        made: Mapping[RunFile, SortedRun],
+        rewritten: Mapping[RunFile, SortedRun],
     ) -> bool:
         """Follow rows of an input into another run; returns whether they could be followed.
 
@@ -531,18 +531,18 @@ class RowNumbers:
             return True
         are_followed = True
         numbers = self._kept.numbers.setdefault(name, {})
-        for file, run in made.items():
+        for file, run in rewritten.items():
             places = _places(list(runs.values()), horizon, run)
             if places is None or not numbers.keys() >= runs.keys():
                 are_followed = False
                 continue
-            bases = np.array([numbers[each] for each in runs])
-            sizes = np.array([len(each) for each in runs.values()])
+            bases = np.array([numbers[old] for old in runs])
+            sizes = np.array([len(old) for old in runs.values()])
             renamed = places + self._kept.number(name, file.name, len(run))
             for rows in self._kept.stores.values():
                 rows.renumber(name, bases, sizes, renamed)
-        for each in runs:
-            numbers.pop(each, None)
+        for old in runs:
+            numbers.pop(old, None)
         return are_followed
 
     def begin(
@@ -566,7 +566,7 @@ class RowNumbers:
             self._offsets[name] = np.cumsum([0, *sizes[:-1]]) if sizes else np.empty(0, np.int64)
             self._shifts[name] = np.array(firsts, np.int64) - self._offsets[name]
 
-    def of(self, name: str, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    def numbers(self, name: str, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of rows of an input at some positions of its window."""
         return moved(positions, self._offsets[name], self._shifts[name])
 
@@ -577,12 +577,14 @@ class RowNumbers:
         return moved(numbers, firsts[order], -self._shifts[name][order])
 
 
-def _places(runs: Sequence[SortedRun], horizon: int, made: SortedRun) -> NDArray[np.int64] | None:
+def _places(
+    runs: Sequence[SortedRun], horizon: int, rewritten: SortedRun
+) -> NDArray[np.int64] | None:
     """Return the place of each row of some runs in the run that was made of them.
 
     A row that is gone has ``_GONE``. None if the run is not made of those.
     """
-    key, codes = next(iter(made.rows.codes.items()))
+    key, codes = next(iter(rewritten.rows.codes.items()))
     stay = np.concatenate([run.rows.ends for run in runs]) >= horizon
     before = [
         np.concatenate(parts)[stay]
@@ -593,14 +595,14 @@ def _places(runs: Sequence[SortedRun], horizon: int, made: SortedRun) -> NDArray
         )
     ]
     order = Index.of(before[0], before[1], before[2]).rows
-    after = (codes, made.rows.starts, made.rows.ends)
+    after = (codes, rewritten.rows.starts, rewritten.rows.ends)
     if not all(np.array_equal(old[order], new) for old, new in zip(before, after, strict=True)):
         return None
-    found = np.full(stay.size, _GONE)
+    targets = np.full(stay.size, _GONE)
     places = np.empty(order.size, np.int64)
     places[order] = np.arange(order.size)
-    found[stay] = places
-    return found
+    targets[stay] = places
+    return targets
 
 
 @compiled
@@ -608,16 +610,16 @@ def moved(
     numbers: NDArray[np.int64], bases: NDArray[np.int64], shifts: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return numbers shifted by that of the last base (ascending) that is not above each."""
-    found = np.empty(numbers.size, np.int64)
+    shifted = np.empty(numbers.size, np.int64)
     place = 0
-    for at in range(numbers.size):
-        number = numbers[at]
+    for index in range(numbers.size):
+        number = numbers[index]
         while place < bases.size and bases[place] <= number:
             place += 1
         while place > 0 and bases[place - 1] > number:
             place -= 1
-        found[at] = number + shifts[place - 1] if place > 0 else number
-    return found
+        shifted[index] = number + shifts[place - 1] if place > 0 else number
+    return shifted
 
 
 FEWER_BITS = 2
@@ -637,9 +639,9 @@ class CandidateSamples:
     ) -> None:
         self.profiled = tuple(profiled)
         self._at: dict[CachePlace, list[Candidate]] = {}
-        for each in self.profiled:
-            self._at.setdefault(place_of(each), []).append(each)
-        self._stores = tuple(dict.fromkeys(each.store for each in self.profiled))
+        for candidate in self.profiled:
+            self._at.setdefault(place_of(candidate), []).append(candidate)
+        self._stores = tuple(dict.fromkeys(candidate.store for candidate in self.profiled))
         self._bits = bits
         self._kept = kept
         self._report = report
@@ -657,12 +659,12 @@ class CandidateSamples:
         for place in self._at:
             if (pipeline, position) == place[:2]:
                 hashes = keys.hashed(place[2])[0]
-                at = self._seen(place).sampled(hashes)
+                places = self._seen(place).sampled(hashes)
                 counts = self._report.keys.setdefault(place, KeyCounts())
-                counts.n_rows += at.size
-                counts.n_looked += at.size
-                self._samples.setdefault(place, []).append(hashes[at])
-                self._take_support(place, keys.joined, at, counts, partners)
+                counts.n_rows += places.size
+                counts.n_looked += places.size
+                self._samples.setdefault(place, []).append(hashes[places])
+                self._take_support(place, keys.joined, places, counts, partners)
         for store in self._stores:
             # Where a store has partners, all their combinations come by: too many to sample.
             is_told = pipeline in store.closed and store.tap == position
@@ -676,21 +678,21 @@ class CandidateSamples:
         self,
         place: CachePlace,
         joined: Composites,
-        at: NDArray[np.int64],
+        places: NDArray[np.int64],
         counts: KeyCounts,
         partners: PartnerRows | None,
     ) -> None:
         """Count the sampled rows that might use a hit, if some candidate there supports itself."""
-        is_asked = any(each.is_self_supporting for each in self._at[place])
+        is_asked = any(candidate.is_self_supporting for candidate in self._at[place])
         if is_asked and partners is not None:
-            positions = joined.rows[place[0]][at]
+            positions = joined.rows[place[0]][places]
             may_hit, _ = partners.ask(place[0], positions)
-            counts.n_asked += at.size
-            counts.n_looked += at.size
+            counts.n_asked += places.size
+            counts.n_looked += places.size
             counts.n_supported += int(may_hit.sum())
 
     def _seen(self, place: CachePlace) -> SeenKeys:
-        is_rare = all(each.store.partners for each in self._at[place])
+        is_rare = all(candidate.store.partners for candidate in self._at[place])
         bits = self._bits + (FEWER_BITS if is_rare else 0)
         seen = self._kept.seen.get(place)
         if seen is None:
@@ -712,14 +714,14 @@ class CandidateSamples:
             counts.n_supported *= scale
         for store, parts in self._changes.items():
             hashes = np.concatenate(parts)
-            known = np.zeros(hashes.size, np.bool_)
+            is_known = np.zeros(hashes.size, np.bool_)
             scale = 1 << self._bits
-            for each in self.profiled:
-                if each.store == store and place_of(each) in self._kept.seen:
-                    known |= self._known(place_of(each), hashes)
+            for candidate in self.profiled:
+                if candidate.store == store and place_of(candidate) in self._kept.seen:
+                    is_known |= self._known(place_of(candidate), hashes)
             changes = self._report.changes.setdefault(store, ChangeCounts())
             changes.n_seen += hashes.size * scale
-            changes.n_kept += int(known.sum()) * scale
+            changes.n_kept += int(is_known.sum()) * scale
         self._kept.seen = {
             place: seen for place, seen in self._kept.seen.items() if place in self._at
         }

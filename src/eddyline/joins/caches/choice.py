@@ -1,4 +1,4 @@
-"""The choice of caches: measured, chosen anew now and then, dropped when they are bad.
+"""Choice of caches: measured, reviewed now and then, dropped when bad.
 
 A candidate is profiled first: sampled keys say how often a key comes again in a later batch
 (``CandidateEstimates``), the pipelines what the joins cost that it would spare (``PipelineCosts``).
@@ -92,7 +92,7 @@ class JoinCaches(AsItStands):
         self.n_pages = cache_bytes // PAGE_BYTES
         self.is_on = is_on and self.n_pages > 0 and len(graph.inputs) > 2
         self.budget = budget
-        self.states = CacheStates.of(())
+        self.states = CacheStates.initial(())
         self._rng = np.random.default_rng(seed)
         self._orders: dict[str, tuple[str, ...]] = {}
         self._joins = PipelineCosts()
@@ -139,7 +139,7 @@ class JoinCaches(AsItStands):
         may_choose = self.states.is_measuring and not self.is_held
         is_measuring = may_choose and self._joins.are_known
         self._plan = CachePlan(
-            used=tuple(each for each in self.states.used if each.pipeline not in bypassing),
+            used=tuple(cache for cache in self.states.used if cache.pipeline not in bypassing),
             kept=self.states.kept,
             profiled=self.states.which(State.PROFILED) if is_measuring else (),
             limits=self._limits(),
@@ -172,13 +172,13 @@ class JoinCaches(AsItStands):
     def _reorder(self, orders: dict[str, tuple[str, ...]]) -> None:
         """Go on with other orders: some candidates are new, some caches have to go."""
         changed = {name for name, order in orders.items() if order != self._orders.get(name)}
-        found = [
-            each
-            for each in candidates(self.graph, orders, self.budget)
-            if each.pipeline in self.streams and each.store.windows & self.streams
+        eligible = [
+            candidate
+            for candidate in candidates(self.graph, orders, self.budget)
+            if candidate.pipeline in self.streams and candidate.store.windows & self.streams
         ]
         self._orders = orders
-        self.states = self.states.reordered(changed, found)
+        self.states = self.states.reordered(changed, eligible)
         if self.states.which(State.PROFILED) and not self.states.is_measuring:
             self._waited = self._interval
         self._joins.forget(changed)
@@ -195,8 +195,8 @@ class JoinCaches(AsItStands):
         sizes, nets = {}, {}
         for store in self.states.kept:
             sizes[store] = self._in_use.n_bytes(store) / self._n_buckets
-            sharing = [each for each in self.states.used if each.store == store]
-            saved = sum(self._worths.benefits.get(each, 0.0) for each in sharing)
+            sharing = [cache for cache in self.states.used if cache.store == store]
+            saved = sum(self._worths.benefits.get(cache, 0.0) for cache in sharing)
             nets[store] = saved - self._worths.costs.get(store, 0.0)
         return limits(self.n_pages, sizes, nets) if sizes else {}
 
@@ -204,11 +204,11 @@ class JoinCaches(AsItStands):
 
     def _observe(self, report: CacheReport, work: JoinWork) -> None:
         for name, order in self._orders.items():
-            asked = [each for each in self._plan.used if each.pipeline == name]
+            asked = [cache for cache in self._plan.used if cache.pipeline == name]
             n_rows = work.probe(name, order[0]).n_in
-            for first in (each for each in asked if each.start == 0):
+            for first in (cache for cache in asked if cache.start == 0):
                 n_rows = report.uses[first].n_rows if first in report.uses else 0
-            chosen = [each for each in self.states.used if each.pipeline == name]
+            chosen = [cache for cache in self.states.used if cache.pipeline == name]
             outdated = _positions(chosen) if self._in_use.outdates(name) else set()
             self._joins.observe(name, order, n_rows, work, _positions(asked), outdated)
         self._profile.observe(report, is_profiled=bool(self._plan.profiled))
@@ -219,18 +219,18 @@ class JoinCaches(AsItStands):
         benefits, costs = {}, {}
         used, kept = set(self.states.used), self.states.kept
         for store, group in by_store(self.states.which(State.USED, State.PROFILED)).items():
-            for each in group:
-                if each in used:
-                    if self._in_use.is_judged(each):
-                        benefits[each] = self._in_use.benefit(each, self._joins)
+            for candidate in group:
+                if candidate in used:
+                    if self._in_use.is_judged(candidate):
+                        benefits[candidate] = self._in_use.benefit(candidate, self._joins)
                 elif self._profile.are_known:
-                    expected = self._profile.benefit(each, self._joins)
-                    is_banned = self._bans.has(each, batch_id)
-                    benefits[each] = min(expected, -1.0) if is_banned else expected
+                    expected = self._profile.benefit(candidate, self._joins)
+                    is_banned = self._bans.has(candidate, batch_id)
+                    benefits[candidate] = min(expected, -1.0) if is_banned else expected
             measured = self._in_use.upkeep(store)
             if measured is not None and store in kept:
                 costs[store] = measured
-            elif any(each in benefits for each in group):
+            elif any(candidate in benefits for candidate in group):
                 costs[store] = self._profile.upkeep(store, self._joins)
         return Worths(benefits, costs)
 
@@ -249,10 +249,10 @@ class JoinCaches(AsItStands):
             self._waited = 0
             longer = min(2 * self._interval, MOST_INTERVAL)
             self._interval = INTERVAL if self.states.used else longer
-        for each in before.used:
-            if each not in self.states.used and self._worths.net(each) < 0:
+        for cache in before.used:
+            if cache not in self.states.used and self._worths.net(cache) < 0:
                 self._interval = max(self._interval, INTERVAL)
-                self._bans.add(each, batch_id)
+                self._bans.add(cache, batch_id)
         self._forget_unused()
 
     def _forget_unused(self) -> None:
@@ -265,11 +265,11 @@ class JoinCaches(AsItStands):
         if set(before) == set(self._journaled):
             return []
         evidence = {
-            str(each): {
-                "benefit_ns": self._worths.benefits.get(each),
-                "cost_ns": self._worths.costs.get(each.store),
+            str(cache): {
+                "benefit_ns": self._worths.benefits.get(cache),
+                "cost_ns": self._worths.costs.get(cache.store),
             }
-            for each in dict.fromkeys((*before, *self._journaled))
+            for cache in dict.fromkeys((*before, *self._journaled))
         }
         names = sorted(map(str, before)), sorted(map(str, self._journaled))
         return [JournalEntry(batch_id, COMPONENT, "caches", *names, evidence)]
@@ -290,7 +290,7 @@ class JoinCaches(AsItStands):
 
 def _positions(caches: Collection[Candidate]) -> set[int]:
     """Return the positions of the joins that some caches of one pipeline spare."""
-    return {at for each in caches for at in range(each.start, each.stop)}
+    return {position for cache in caches for position in range(cache.start, cache.stop)}
 
 
 Key = TypeVar("Key")
@@ -329,10 +329,14 @@ class Worths:
     costs: Mapping[Store, float] = field(default_factory=dict)
     """The work to keep a store consistent."""
 
-    def of(self, candidates: Collection[Candidate]) -> Worths:
+    def among(self, candidates: Collection[Candidate]) -> Worths:
         """Return the worths of some candidates."""
-        benefits = {each: saved for each, saved in self.benefits.items() if each in candidates}
-        stores = {each.store for each in benefits}
+        benefits = {
+            candidate: saved
+            for candidate, saved in self.benefits.items()
+            if candidate in candidates
+        }
+        stores = {candidate.store for candidate in benefits}
         costs = {store: cost for store, cost in self.costs.items() if store in stores}
         return Worths(benefits, costs)
 
@@ -363,13 +367,13 @@ class CacheStates:
     """The worths by which the caches in use were chosen; none if one of them was lost since."""
 
     @classmethod
-    def of(cls, candidates: Iterable[Candidate]) -> Self:
+    def initial(cls, candidates: Iterable[Candidate]) -> Self:
         """Return the start: everything is measured."""
         return cls(dict.fromkeys(candidates, State.PROFILED))
 
     def which(self, *states: State) -> tuple[Candidate, ...]:
         """Return the candidates in some states."""
-        return tuple(each for each, state in self.states.items() if state in states)
+        return tuple(candidate for candidate, state in self.states.items() if state in states)
 
     @property
     def used(self) -> tuple[Candidate, ...]:
@@ -379,7 +383,7 @@ class CacheStates:
     @property
     def kept(self) -> tuple[Store, ...]:
         """The stores whose taps run: of used caches, and of those that are only paused."""
-        return tuple(dict.fromkeys(each.store for each in (*self.used, *self.paused)))
+        return tuple(dict.fromkeys(cache.store for cache in (*self.used, *self.paused)))
 
     def step(
         self,
@@ -400,7 +404,7 @@ class CacheStates:
         in_play = current.which(State.USED, State.PROFILED)
         if not current.is_measuring or not set(in_play) <= set(worths.benefits):
             return current
-        measured = worths.of(in_play)
+        measured = worths.among(in_play)
         if not measured.has_moved(current.basis, change_frac):
             return current._settled({*current.used, *current.paused}, current.basis)
         return current._settled(choose(measured), measured)
@@ -412,21 +416,23 @@ class CacheStates:
         the set whose pipelines tell its changes is then still closed, and the taps where they were.
         """
         states = {
-            each: State.PROFILED
-            if each.pipeline in pipelines
-            else self.states.get(each, State.PROFILED)
-            for each in candidates
+            candidate: State.PROFILED
+            if candidate.pipeline in pipelines
+            else self.states.get(candidate, State.PROFILED)
+            for candidate in candidates
         }
-        paused = {each for each in self.paused if each in states and each.pipeline not in pipelines}
+        paused = {
+            cache for cache in self.paused if cache in states and cache.pipeline not in pipelines
+        }
         return replace(self, states=states, paused=frozenset(paused), basis=Worths())
 
     def _without_bad_ones(self, worths: Worths) -> CacheStates:
         """Stop using what costs more than it saves; caches that share a store stand together."""
-        bad = {each for each in self.used if worths.benefits.get(each, 0.0) < 0.0}
-        left = [each for each in self.used if each not in bad]
-        for store in {each.store for each in left} & set(worths.costs):
-            sharing = [each for each in left if each.store == store]
-            saved = [worths.benefits[each] for each in sharing if each in worths.benefits]
+        bad = {cache for cache in self.used if worths.benefits.get(cache, 0.0) < 0.0}
+        rest = [cache for cache in self.used if cache not in bad]
+        for store in {cache.store for cache in rest} & set(worths.costs):
+            sharing = [cache for cache in rest if cache.store == store]
+            saved = [worths.benefits[cache] for cache in sharing if cache in worths.benefits]
             if len(saved) == len(sharing) and sum(saved) < worths.costs[store]:
                 bad.update(sharing)
         if not bad:
@@ -436,12 +442,15 @@ class CacheStates:
     def _measuring(self) -> CacheStates:
         """Profile what is not used, and what hides its probes."""
         asked = self.which(State.UNUSED, State.PROFILED)
-        hiding = {each for each in self.used if any(each.hides(other) for other in asked)}
+        hiding = {cache for cache in self.used if any(cache.hides(other) for other in asked)}
         profiled = dict.fromkeys([*asked, *hiding], State.PROFILED)
         return replace(self._with(profiled), is_measuring=True, paused=frozenset(hiding))
 
     def _settled(self, chosen: Collection[Candidate], basis: Worths) -> CacheStates:
-        states = {each: State.USED if each in chosen else State.UNUSED for each in self.states}
+        states = {
+            candidate: State.USED if candidate in chosen else State.UNUSED
+            for candidate in self.states
+        }
         return CacheStates(states, is_measuring=False, basis=basis)
 
     def _with(self, changed: Mapping[Candidate, State]) -> CacheStates:
@@ -450,8 +459,8 @@ class CacheStates:
 
 def _has_moved(before: Mapping[Key, float], now: Mapping[Key, float], frac: float) -> bool:
     return any(
-        each not in before or abs(value - before[each]) > frac * abs(before[each])
-        for each, value in now.items()
+        key not in before or abs(value - before[key]) > frac * abs(before[key])
+        for key, value in now.items()
     )
 
 
@@ -525,7 +534,9 @@ class CandidateEstimates:
 
     def forget(self, pipelines: Collection[str]) -> None:
         """Forget the keys of pipelines whose order has changed, and profile for the whole time."""
-        self._keys = {at: each for at, each in self._keys.items() if at[0] not in pipelines}
+        self._keys = {
+            place: counts for place, counts in self._keys.items() if place[0] not in pipelines
+        }
         self._n_batches = 0
 
     def benefit(self, cache: Candidate, joins: PipelineCosts) -> float:
@@ -547,8 +558,8 @@ class CandidateEstimates:
         """Return the work to keep a store consistent per batch."""
         changes = self._changes.get(store, ())[-TELLING:]
         seen = sum(self._changes_seen(name, store, joins) for name in sorted(store.closed))
-        sampled = sum(each.n_seen for each in changes)
-        kept = seen * sum(each.n_kept for each in changes) / sampled if sampled else seen
+        sampled = sum(count.n_seen for count in changes)
+        kept = seen * sum(count.n_kept for count in changes) / sampled if sampled else seen
         return upkeep_cost(seen, kept, self.costs.update, self.costs.look_up)
 
     def _changes_seen(self, pipeline: str, store: Store, joins: PipelineCosts) -> float:
@@ -605,33 +616,33 @@ class CachesInUse:
     def observe(self, report: CacheReport) -> None:
         """Take in a batch."""
         for cache, use in report.uses.items():
-            known = self._used.setdefault(cache, Used())
-            known.n_batches += 1
-            if known.n_batches >= GRACE:
-                known.uses.append(use)
-            known.n_probes += use.n_keys
-            known.n_hits += use.n_hits
+            used = self._used.setdefault(cache, Used())
+            used.n_batches += 1
+            if used.n_batches >= GRACE:
+                used.uses.append(use)
+            used.n_probes += use.n_keys
+            used.n_hits += use.n_hits
         for store, kept in report.stores.items():
             self._stores.setdefault(store, deque(maxlen=JUDGED)).append(kept)
 
     def keep(self, caches: Collection[Candidate], stores: Collection[Store]) -> None:
         """Forget all but some caches, their pipelines, and some stores."""
-        self._used = {each: used for each, used in self._used.items() if each in caches}
-        asked = {each.pipeline for each in caches}
-        self._bypassed = {name: at for name, at in self._bypassed.items() if name in asked}
+        self._used = {cache: used for cache, used in self._used.items() if cache in caches}
+        asked = {cache.pipeline for cache in caches}
+        self._bypassed = {name: batch for name, batch in self._bypassed.items() if name in asked}
         self._patience = {name: n for name, n in self._patience.items() if name in asked}
-        self._stores = {store: each for store, each in self._stores.items() if store in stores}
+        self._stores = {store: counts for store, counts in self._stores.items() if store in stores}
 
     # -- bypasses -------------------------------------------------------------------------------
 
     def bypass(self, batch_id: int, joins: PipelineCosts) -> set[str]:
         """Return the pipelines that bypass their caches in a batch."""
-        asked = {each.pipeline for each, used in self._used.items() if used.n_batches >= GRACE}
+        asked = {cache.pipeline for cache, used in self._used.items() if used.n_batches >= GRACE}
         since = {name: batch_id - self._bypassed.get(name, -MOST_BYPASSED) for name in asked}
         changed = {
-            each.pipeline
-            for each in self._used
-            if self.is_judged(each) and self._has_changed(each, joins)
+            cache.pipeline
+            for cache in self._used
+            if self.is_judged(cache) and self._has_changed(cache, joins)
         }
         due = {name for name in asked if since[name] >= self._patience.get(name, BYPASSED)}
         due |= {name for name in changed & asked if since[name] > 1}
@@ -649,8 +660,8 @@ class CachesInUse:
     def _has_changed(self, cache: Candidate, joins: PipelineCosts) -> bool:
         """Return whether rows find more, or less, than they did when a cache was bypassed."""
         newest, before = self._used[cache].uses[-1], joins.spared_by(cache).rows_per_entry
-        found = newest.n_out / max(newest.n_rows, 1)
-        return abs(found - before) > CHANGED * max(found, before)
+        per_row = newest.n_out / max(newest.n_rows, 1)
+        return abs(per_row - before) > CHANGED * max(per_row, before)
 
     # -- worths ---------------------------------------------------------------------------------
 
@@ -670,7 +681,7 @@ class CachesInUse:
     def upkeep(self, store: Store) -> float | None:
         """Return the work to keep a store true per batch; None if it was never kept."""
         counts = self._stores.get(store)
-        return sum(each.ns for each in counts) / len(counts) if counts else None
+        return sum(count.ns for count in counts) / len(counts) if counts else None
 
     def n_bytes(self, store: Store) -> int:
         """Return the size of a store in all buckets (bytes)."""
@@ -760,15 +771,15 @@ class JoinEstimate:
         its dearest calls; where no row came it is what it was before [Babu05 5.5.3].
         """
         newest = (*self.observations, (n_in, n_out, work))[-window:]
-        n_rows = sum(each[0] for each in newest)
-        cost = sum(each[2] for each in newest) / n_rows if n_rows else self.cost
+        n_rows = sum(batch[0] for batch in newest)
+        cost = sum(batch[2] for batch in newest) / n_rows if n_rows else self.cost
         return type(self)(newest, cost)
 
     @property
     def fan_out(self) -> float:
         """Rows out for a row in; 0 if none came."""
-        n_in = sum(each[0] for each in self.observations)
-        return 1.0 / n_in * sum(each[1] for each in self.observations) if n_in else 0.0
+        n_in = sum(batch[0] for batch in self.observations)
+        return 1.0 / n_in * sum(batch[1] for batch in self.observations) if n_in else 0.0
 
 
 class PipelineCosts:
@@ -805,22 +816,26 @@ class PipelineCosts:
         self._rates.setdefault(pipeline, deque(maxlen=JUDGED)).append(n_rows)
         if not n_rows:
             return
-        for at, other in enumerate(order):
-            if at not in spared:
+        for position, other in enumerate(order):
+            if position not in spared:
                 done = work.probe(pipeline, other)
-                known = self._joins.get((pipeline, at), JoinEstimate())
-                window = 1 if at in outdated else JUDGED
-                self._joins[pipeline, at] = known.observed(done.n_in, done.n_out, done.ns, window)
+                estimate = self._joins.get((pipeline, position), JoinEstimate())
+                window = 1 if position in outdated else JUDGED
+                self._joins[pipeline, position] = estimate.observed(
+                    done.n_in, done.n_out, done.ns, window
+                )
 
     def forget(self, pipelines: Collection[str]) -> None:
         """Forget the joins of pipelines whose order has changed."""
-        self._joins = {at: each for at, each in self._joins.items() if at[0] not in pipelines}
+        self._joins = {
+            join: estimate for join, estimate in self._joins.items() if join[0] not in pipelines
+        }
 
     def stretch(self, pipeline: str, start: int, stop: int) -> Stretch:
         """Return the joins of a pipeline at positions ``[start, stop)``."""
         rows, costs = [self._rate(pipeline)], []
-        for at in range(stop):
-            join = self._joins.get((pipeline, at), JoinEstimate())
+        for position in range(stop):
+            join = self._joins.get((pipeline, position), JoinEstimate())
             costs.append(join.cost)
             rows.append(rows[-1] * join.fan_out)
         return Stretch(tuple(rows), tuple(costs)).part(start, stop)

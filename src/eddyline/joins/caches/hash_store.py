@@ -40,14 +40,14 @@ def key_hashes(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 
     That of keys of one class is the bijective one of ``run_index``.
     """
-    found = np.zeros(codes.shape[1], np.uint64)
+    hashes = np.zeros(codes.shape[1], np.uint64)
     for part in range(codes.shape[0]):
         for row in range(codes.shape[1]):
-            bits = found[row] ^ np.uint64(codes[part, row])
+            bits = hashes[row] ^ np.uint64(codes[part, row])
             bits = (bits ^ (bits >> _HALF)) * _FACTOR
             bits = (bits ^ (bits >> _HALF)) * _FACTOR
-            found[row] = bits ^ (bits >> _HALF)
-    return found
+            hashes[row] = bits ^ (bits >> _HALF)
+    return hashes
 
 
 @compiled
@@ -68,31 +68,31 @@ def find(
     Returns:
         The entry of each key, -1 where it is not kept, and how many entries were touched first now.
     """
-    found = np.empty(hashes.size, np.int32)
+    entries = np.empty(hashes.size, np.int32)
     n_fresh, mask = 0, np.int64(slots.size - 1)
-    for at in range(hashes.size):
-        if at > 0 and hashes[at] == hashes[at - 1]:
+    for key in range(hashes.size):
+        if key > 0 and hashes[key] == hashes[key - 1]:
             is_same = True
             for part in range(codes.shape[0]):
-                is_same = is_same and codes[part, at] == codes[part, at - 1]
+                is_same = is_same and codes[part, key] == codes[part, key - 1]
             if is_same:
-                found[at] = found[at - 1]
+                entries[key] = entries[key - 1]
                 continue
-        slot = np.int64(hashes[at] >> shift)
+        slot = np.int64(hashes[key] >> shift)
         entry = slots[slot]
         while entry >= 0:
             is_same = True
             for part in range(codes.shape[0]):
-                is_same = is_same and codes[part, at] == entry_codes[part, entry]
+                is_same = is_same and codes[part, key] == entry_codes[part, entry]
             if is_same:
                 break
             slot = (slot + 1) & mask
             entry = slots[slot]
-        found[at] = entry
+        entries[key] = entry
         if entry >= 0 and now >= 0 and touched[entry] != now:
             touched[entry] = now
             n_fresh += 1
-    return found, n_fresh
+    return entries, n_fresh
 
 
 @compiled
@@ -111,16 +111,16 @@ def add(
         The entry of each key, -1 where none may be made; the first key of each new entry; how many
         distinct keys got none, those that come apart counted again.
     """
-    found = np.empty(hashes.size, np.int32)
+    entries = np.empty(hashes.size, np.int32)
     firsts = np.empty(hashes.size, np.int64)
     n_new, n_refused, mask = 0, 0, np.int64(slots.size - 1)
-    for at in range(hashes.size):
-        slot = np.int64(hashes[at] >> shift)
+    for key in range(hashes.size):
+        slot = np.int64(hashes[key] >> shift)
         entry = slots[slot]
         while entry >= 0:
             is_same = True
             for part in range(codes.shape[0]):
-                is_same = is_same and codes[part, at] == entry_codes[part, entry]
+                is_same = is_same and codes[part, key] == entry_codes[part, entry]
             if is_same:
                 break
             slot = (slot + 1) & mask
@@ -129,13 +129,13 @@ def add(
             entry = np.int32(n_entries + n_new)
             slots[slot] = entry
             for part in range(codes.shape[0]):
-                entry_codes[part, entry] = codes[part, at]
-            firsts[n_new] = at
+                entry_codes[part, entry] = codes[part, key]
+            firsts[n_new] = key
             n_new += 1
-        elif entry < 0 and (at == 0 or hashes[at] != hashes[at - 1]):
+        elif entry < 0 and (key == 0 or hashes[key] != hashes[key - 1]):
             n_refused += 1
-        found[at] = entry
-    return found, firsts[:n_new], n_refused
+        entries[key] = entry
+    return entries, firsts[:n_new], n_refused
 
 
 @compiled
@@ -154,10 +154,10 @@ def chained(
     entries: NDArray[np.int32], first: int, heads: NDArray[np.int32], older: NDArray[np.int32]
 ) -> None:
     """Put rows ``first``, ``first + 1``, … into the chains of their entries."""
-    for at in range(entries.size):
-        row = np.int32(first + at)
-        older[row] = heads[entries[at]]
-        heads[entries[at]] = row
+    for offset in range(entries.size):
+        row = np.int32(first + offset)
+        older[row] = heads[entries[offset]]
+        heads[entries[offset]] = row
 
 
 @compiled
@@ -177,21 +177,21 @@ def chained_once(
     """
     chosen = np.empty(entries.size, np.int64)
     n = 0
-    for at in range(entries.size):
-        row, is_there = heads[entries[at]], False
+    for offset in range(entries.size):
+        row, is_there = heads[entries[offset]], False
         while row >= since and not is_there:
             is_there = True
             for part in range(refs.shape[0]):
-                is_there = is_there and refs[part, at] == kept_refs[part, row]
+                is_there = is_there and refs[part, offset] == kept_refs[part, row]
             row = older[row]
         if is_there:
             continue
         fresh = np.int32(first + n)
         for part in range(refs.shape[0]):
-            kept_refs[part, fresh] = refs[part, at]
-        older[fresh] = heads[entries[at]]
-        heads[entries[at]] = fresh
-        chosen[n] = at
+            kept_refs[part, fresh] = refs[part, offset]
+        older[fresh] = heads[entries[offset]]
+        heads[entries[offset]] = fresh
+        chosen[n] = offset
         n += 1
     return chosen[:n]
 
@@ -217,15 +217,15 @@ def chain_pairs(
         The probe to go on with, as there is no room (their number if there is), and the pairs.
     """
     n = 0
-    for at in range(first, entries.size):
-        if entries[at] < 0:
+    for probe in range(first, entries.size):
+        if entries[probe] < 0:
             continue
-        before, row = n, heads[entries[at]]
+        before, row = n, heads[entries[probe]]
         while row >= 0:
-            if max(starts[at], row_starts[row]) <= min(ends[at], row_ends[row]):
+            if max(starts[probe], row_starts[row]) <= min(ends[probe], row_ends[row]):
                 if n == found_rows.size:
-                    return at, before
-                found_probes[n] = at
+                    return probe, before
+                found_probes[n] = probe
                 found_rows[n] = row
                 n += 1
             row = older[row]
@@ -247,12 +247,12 @@ def in_chains(
     """
     rows, owners = np.empty(n_rows, np.int64), np.empty(n_rows, np.int32)
     n = 0
-    for at in range(entries.size):
-        begin, row = n, heads[entries[at]]
+    for owner in range(entries.size):
+        begin, row = n, heads[entries[owner]]
         while row >= 0:
             if row_ends[row] >= horizon:
                 rows[n] = row
-                owners[n] = at
+                owners[n] = owner
                 n += 1
             row = older[row]
         for step in range((n - begin) // 2):
@@ -272,12 +272,12 @@ def renumbered(
 
     A run has a first number (its base) and a size; ``renamed`` has the new numbers, run by run.
     """
-    for at in range(numbers.size):
+    for place in range(numbers.size):
         offset = 0
         for run in range(bases.size):
-            within = numbers[at] - bases[run]
+            within = numbers[place] - bases[run]
             if 0 <= within < sizes[run]:
-                numbers[at] = renamed[offset + within]
+                numbers[place] = renamed[offset + within]
                 break
             offset += sizes[run]
 
@@ -418,7 +418,7 @@ class KeptRows:
 
         A probe with entry -1 finds nothing.
         """
-        first, room, found = 0, max(1024, entries.size), []
+        first, room, parts = 0, max(1024, entries.size), []
         while first < entries.size:
             out, before = np.empty((2, room), np.int64), first
             first, n = chain_pairs(
@@ -432,12 +432,12 @@ class KeptRows:
                 self._ends,
                 *out,
             )
-            found.append(out[:, :n])
+            parts.append(out[:, :n])
             room *= 4 if first == before else 1
-        if not found:
-            found = [np.empty((2, 0), np.int64)]
-        at, rows = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-        return at, rows
+        if not parts:
+            parts = [np.empty((2, 0), np.int64)]
+        probes, rows = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        return probes, rows
 
     def refs(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers of the rows of one window in kept rows."""
@@ -518,8 +518,8 @@ class KeptRows:
             self._heads, self._touched = _wider(self._heads, room), _wider(self._touched, room)
         if 2 * need > self._slots.size:
             self._slots = np.full(1 << (2 * need).bit_length(), -1, np.int32)
-            known = np.ascontiguousarray(self._codes[:, : self.n_entries])
-            placed(key_hashes(known), self._slots, self._shift)
+            codes = np.ascontiguousarray(self._codes[:, : self.n_entries])
+            placed(key_hashes(codes), self._slots, self._shift)
 
     def _grow_rows(self, n_more: int) -> None:
         need = self.n_rows + n_more
@@ -537,9 +537,9 @@ def _room(need: int) -> int:
 
 def _wider(values: NDArray[Any], room: int) -> NDArray[Any]:
     """Return an array with room for more along its last axis."""
-    found = np.empty((*values.shape[:-1], room), values.dtype)
-    found[..., : values.shape[-1]] = values
-    return found
+    widened = np.empty((*values.shape[:-1], room), values.dtype)
+    widened[..., : values.shape[-1]] = values
+    return widened
 
 
 class Keys:
@@ -552,7 +552,7 @@ class Keys:
     def hashed(self, key: tuple[int, ...]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Return the hash and the codes of each combination in some classes."""
         if key not in self._made:
-            codes = [np.ascontiguousarray(self.joined.codes[each]) for each in key]
-            made = stacked(codes, len(self.joined))
-            self._made[key] = key_hashes(made), made
+            codes = [np.ascontiguousarray(self.joined.codes[part]) for part in key]
+            matrix = stacked(codes, len(self.joined))
+            self._made[key] = key_hashes(matrix), matrix
         return self._made[key]

@@ -82,7 +82,7 @@ class Candidate:
 
     def __str__(self) -> str:
         kept, partners = (
-            " ⋈ ".join(sorted(each)) for each in (self.store.windows, self.store.partners)
+            " ⋈ ".join(sorted(inputs)) for inputs in (self.store.windows, self.store.partners)
         )
         return f"{f'({kept}) ⋉ {partners}' if partners else kept} for {self.pipeline}"
 
@@ -128,13 +128,13 @@ def closed_sets(pipelines: Pipelines) -> tuple[Inputs, ...]:
     begins: Counter[Inputs] = Counter()
     for size in range(2, len(pipelines)):
         begins.update(frozenset({name, *order[: size - 1]}) for name, order in pipelines.items())
-    return tuple(each for each, count in begins.items() if count == len(each))
+    return tuple(inputs for inputs, count in begins.items() if count == len(inputs))
 
 
 def smallest_closed(pipelines: Pipelines, windows: Inputs) -> Inputs:
     """Return the smallest closed set that holds some inputs; that of all inputs always does."""
     everything = (*closed_sets(pipelines), frozenset(pipelines))
-    return next(each for each in everything if windows <= each)
+    return next(inputs for inputs in everything if windows <= inputs)
 
 
 def prefix_invariant(graph: JoinGraph, pipelines: Pipelines) -> tuple[Candidate, ...]:
@@ -157,8 +157,8 @@ def is_sound(graph: JoinGraph, pipelines: Pipelines, cache: Candidate) -> bool:
     windows = frozenset(pipelines[cache.pipeline][cache.start : cache.stop])
     if cache.store.windows != windows or not is_told(cache.store, pipelines):
         return False
-    at = cache.pipeline, cache.start, cache.stop
-    return cache == _candidate(graph, pipelines, *at, cache.store.closed)
+    stretch = cache.pipeline, cache.start, cache.stop
+    return cache == _candidate(graph, pipelines, *stretch, cache.store.closed)
 
 
 def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple[Candidate, ...]:
@@ -168,10 +168,10 @@ def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple
     of a pipeline, and so on [Babu05 5.7].
     """
     first = prefix_invariant(graph, pipelines)
-    closed = {each.store.windows for each in first}
+    closed = {candidate.store.windows for candidate in first}
     others = sorted(
-        (each for each in _stretches(pipelines) if each[3] not in closed),
-        key=lambda each: -len(each[3]),
+        (stretch for stretch in _stretches(pipelines) if stretch[3] not in closed),
+        key=lambda stretch: -len(stretch[3]),
     )
     more = (
         _candidate(graph, pipelines, name, start, stop, smallest_closed(pipelines, windows))
@@ -214,32 +214,32 @@ class Forest:
     """The largest candidates that each one holds."""
 
 
-def forest(found: Sequence[Candidate]) -> Forest:
+def forest(caches: Sequence[Candidate]) -> Forest:
     """Return the containment of candidates of all pipelines [Babu05 5.5.2].
 
     Raises:
         ValueError: two of them overlap, and none holds the other.
     """
-    children: dict[Candidate, list[Candidate]] = {each: [] for each in found}
+    children: dict[Candidate, list[Candidate]] = {cache: [] for cache in caches}
     roots = []
-    for each in found:
-        around = [other for other in found if other.overlaps(each) and other != each]
-        if any(not other.holds(each) and not each.holds(other) for other in around):
-            msg = f"{each} overlaps another candidate that does not hold it"
+    for cache in caches:
+        around = [other for other in caches if other.overlaps(cache) and other != cache]
+        if any(not other.holds(cache) and not cache.holds(other) for other in around):
+            msg = f"{cache} overlaps another candidate that does not hold it"
             raise ValueError(msg)
-        holders = [other for other in around if other.holds(each)]
+        holders = [other for other in around if other.holds(cache)]
         if holders:
-            children[min(holders, key=lambda other: other.stop - other.start)].append(each)
+            children[min(holders, key=lambda other: other.stop - other.start)].append(cache)
         else:
-            roots.append(each)
-    return Forest(tuple(roots), {each: tuple(held) for each, held in children.items()})
+            roots.append(cache)
+    return Forest(tuple(roots), {cache: tuple(held) for cache, held in children.items()})
 
 
-def by_store(found: Iterable[Candidate]) -> dict[Store, tuple[Candidate, ...]]:
+def by_store(caches: Iterable[Candidate]) -> dict[Store, tuple[Candidate, ...]]:
     """Return the candidates that share each store [Babu05 5.5.4]."""
     groups: dict[Store, tuple[Candidate, ...]] = {}
-    for each in found:
-        groups[each.store] = (*groups.get(each.store, ()), each)
+    for cache in caches:
+        groups[cache.store] = (*groups.get(cache.store, ()), cache)
     return groups
 
 
@@ -291,19 +291,19 @@ class PartnerRows:
 
         The same row may come more than once.
         """
-        known = self._supported.setdefault(
+        support = self._supported.setdefault(
             pipeline, np.full(len(self._news[pipeline]), _UNKNOWN, np.int8)
         )
         rows = positions - self._n_before(pipeline)
-        asked = distinct(rows[known[rows] == _UNKNOWN])
+        asked = distinct(rows[support[rows] == _UNKNOWN])
         if asked.size:
-            known[asked] = self._has_like(pipeline, asked)
-        return known[rows] > 0, asked.size
+            support[asked] = self._has_like(pipeline, asked)
+        return support[rows] > 0, asked.size
 
     def known(self, pipeline: str, positions: NDArray[np.int64]) -> NDArray[np.bool_] | None:
         """Return for new rows whether they surely may use hits; None if none was asked."""
-        known = self._supported.get(pipeline)
-        return None if known is None else known[positions - self._n_before(pipeline)] > 0
+        support = self._supported.get(pipeline)
+        return None if support is None else support[positions - self._n_before(pipeline)] > 0
 
     def _n_before(self, pipeline: str) -> int:
         return sum(map(len, self._windows.get(pipeline, ())))
@@ -315,8 +315,8 @@ class PartnerRows:
         latest = max(last for name, last in self._latest.items() if name != pipeline)
         hashes, starts = hashes_of(new.codes[key][asked]), new.starts[asked]
         until = np.minimum(new.ends[asked], latest)
-        checks = stacked([new.codes[each][asked] for each in others], asked.size)
-        found = np.zeros(asked.size, np.bool_)
+        checks = stacked([new.codes[other][asked] for other in others], asked.size)
+        mask = np.zeros(asked.size, np.bool_)
         for run in self._windows.get(pipeline, ()):
             index = run.index(key)
             has_like(
@@ -328,10 +328,10 @@ class PartnerRows:
                 index.directory,
                 index.places,
                 index.bounds,
-                stacked([run.rows.codes[each] for each in others], len(run)),
-                found,
+                stacked([run.rows.codes[other] for other in others], len(run)),
+                mask,
             )
-        return found
+        return mask
 
 
 @compiled
@@ -345,25 +345,25 @@ def has_like(
     places: NDArray[np.uint32],
     bounds: NDArray[np.int64],
     index_checks: NDArray[np.int64],
-    found: NDArray[np.bool_],
+    mask: NDArray[np.bool_],
 ) -> None:
     """Mark rows of which a run has one with equal codes that started no later and lives until then.
 
     For the index see ``run_index.Index``; rows that are marked already are not looked up.
     """
     shift = shift_of(directory)
-    for at in range(hashes.size):
-        if found[at]:
+    for asked in range(hashes.size):
+        if mask[asked]:
             continue
-        slot = hashes[at] >> shift
+        slot = hashes[asked] >> shift
         low, high = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
-        place = first_alive(hashes[at], until[at], low, high, entries, bounds, AS_ENDS)
-        while place < entries.shape[0] and not found[at]:
-            if np.uint64(entries[place, 0]) != hashes[at] or entries[place, 1] > starts[at]:
+        place = first_alive(hashes[asked], until[asked], low, high, entries, bounds, AS_ENDS)
+        while place < entries.shape[0] and not mask[asked]:
+            if np.uint64(entries[place, 0]) != hashes[asked] or entries[place, 1] > starts[asked]:
                 break
             row = np.int64(places[place]) if places.size else place
-            is_like = entries[place, 2] >= until[at]
+            is_like = entries[place, 2] >= until[asked]
             for code in range(checks.shape[0]):
-                is_like = is_like and checks[code, at] == index_checks[code, row]
-            found[at] = is_like
+                is_like = is_like and checks[code, asked] == index_checks[code, row]
+            mask[asked] = is_like
             place += 1

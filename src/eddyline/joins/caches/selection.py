@@ -1,4 +1,4 @@
-"""The choice of caches as a problem: the best set where it can be found in time, else a good one.
+"""Selection of caches: the best set if time allows, else a good one.
 
 ``CacheProblem`` has the candidates and the worth of a choice, and finds the best one exactly. Where
 too many stores are shared to try them all, two approximations of set cover take its place.
@@ -83,12 +83,14 @@ class CacheProblem:
     @cached_property
     def joins(self) -> Joins:
         """All joins of all pipelines."""
-        return frozenset((name, at) for name, each in self.works.items() for at in range(len(each)))
+        return frozenset(
+            (name, position) for name, works in self.works.items() for position in range(len(works))
+        )
 
     def spared(self, candidate: Candidate) -> Joins:
         """Return the joins that a hit spares."""
         positions = range(candidate.start, candidate.stop)
-        return frozenset((candidate.pipeline, at) for at in positions)
+        return frozenset((candidate.pipeline, position) for position in positions)
 
     def proc(self, candidate: Candidate) -> float:
         """Return the work that is left of the joins of a candidate [Babu05 (5.d)]."""
@@ -97,23 +99,23 @@ class CacheProblem:
 
     def net(self, chosen: Collection[Candidate]) -> float:
         """Return the work that caches that do not overlap save, less the cost of their stores."""
-        return sum(self.benefits[each] for each in self._used(chosen)) - self._paid(chosen)
+        return sum(self.benefits[cache] for cache in self._used(chosen)) - self._paid(chosen)
 
     def _used(self, chosen: Collection[Candidate]) -> list[Candidate]:
         """Return caches in the order of the problem: sums must not depend on that of a set."""
-        return [each for each in self.benefits if each in chosen]
+        return [cache for cache in self.benefits if cache in chosen]
 
     def _paid(self, chosen: Collection[Candidate]) -> float:
-        stores = dict.fromkeys(each.store for each in self._used(chosen))
+        stores = dict.fromkeys(cache.store for cache in self._used(chosen))
         return sum(self.costs[store] for store in stores)
 
     def among(self, candidates: Collection[Candidate]) -> CacheProblem:
         """Return the problem with fewer candidates."""
-        benefits = {each: saved for each, saved in self.benefits.items() if each in candidates}
+        benefits = {cache: saved for cache, saved in self.benefits.items() if cache in candidates}
         return CacheProblem(benefits, self.costs, self.works)
 
 
-def best_nested(found: Forest, values: Mapping[Candidate, float]) -> Chosen:
+def best_nested(containment: Forest, values: Mapping[Candidate, float]) -> Chosen:
     """Return the caches of the greatest sum of values (> 0), of which none holds another.
 
     Each candidate is compared with the best choice inside it, from the inside out
@@ -121,23 +123,24 @@ def best_nested(found: Forest, values: Mapping[Candidate, float]) -> Chosen:
     """
 
     def best(candidate: Candidate) -> tuple[float, Chosen]:
-        inside, chosen = together(found.children[candidate])
+        inside, chosen = together(containment.children[candidate])
         alone = values[candidate]
         return (
             (alone, frozenset({candidate})) if alone >= inside and alone > 0 else (inside, chosen)
         )
 
     def together(candidates: Iterable[Candidate]) -> tuple[float, Chosen]:
-        parts = [best(each) for each in candidates]
+        parts = [best(cache) for cache in candidates]
         return sum(value for value, _ in parts), NOTHING.union(*(chosen for _, chosen in parts))
 
-    return together(found.roots)[1]
+    return together(containment.roots)[1]
 
 
 def best_with(problem: CacheProblem, stores: Collection[Store]) -> Chosen:
     """Return the best caches when some stores are kept anyway and no others are."""
     values = {
-        each: saved if each.store in stores else -np.inf for each, saved in problem.benefits.items()
+        cache: saved if cache.store in stores else -np.inf
+        for cache, saved in problem.benefits.items()
     }
     return best_nested(problem.forest, values)
 
@@ -152,7 +155,7 @@ def by_groups(problem: CacheProblem) -> Chosen:
     worthwhile = _worthwhile(problem)
     shared = [store for store, group in worthwhile.groups.items() if len(group) > 1]
     sets = np.arange(1 << len(shared))
-    kept = {store: (sets >> at & 1).astype(bool) for at, store in enumerate(shared)}
+    kept = {store: (sets >> bit & 1).astype(bool) for bit, store in enumerate(shared)}
     values = _nested_values(worthwhile, kept)
     for store, is_kept in kept.items():
         values -= np.where(is_kept, worthwhile.costs[store], 0.0)
@@ -161,7 +164,7 @@ def by_groups(problem: CacheProblem) -> Chosen:
     prices |= {store: cost for store, cost in worthwhile.costs.items() if store not in kept}
     return best_nested(
         worthwhile.forest,
-        {each: saved - prices[each.store] for each, saved in worthwhile.benefits.items()},
+        {cache: saved - prices[cache.store] for cache, saved in worthwhile.benefits.items()},
     )
 
 
@@ -172,12 +175,12 @@ def n_shared(problem: CacheProblem) -> int:
 
 def _worthwhile(problem: CacheProblem) -> CacheProblem:
     """Leave out caches without benefit, and stores that cannot pay: no best choice needs them."""
-    saving = problem.among({each for each, saved in problem.benefits.items() if saved > 0})
+    saving = problem.among({cache for cache, saved in problem.benefits.items() if saved > 0})
     paying = {
-        each
+        cache
         for store, group in saving.groups.items()
         if sum(saving.benefits[member] for member in group) > saving.costs[store]
-        for each in group
+        for cache in group
     }
     return saving.among(paying)
 
@@ -196,7 +199,7 @@ def _nested_values(
 
     def together(candidates: Iterable[Candidate]) -> NDArray[np.float64]:
         n_sets = 1 << len(kept)
-        return sum((best(each) for each in candidates), np.zeros(n_sets))
+        return sum((best(cache) for cache in candidates), np.zeros(n_sets))
 
     return together(problem.forest.roots)
 
@@ -215,7 +218,7 @@ def _compatible_sets(candidates: tuple[Candidate, ...]) -> Iterator[Chosen]:
         return
     first, rest = candidates[0], candidates[1:]
     yield from _compatible_sets(rest)
-    for chosen in _compatible_sets(tuple(each for each in rest if are_compatible(first, each))):
+    for chosen in _compatible_sets(tuple(cache for cache in rest if are_compatible(first, cache))):
         yield chosen | {first}
 
 
@@ -255,15 +258,15 @@ def _offers(
 ) -> Iterator[_Offer]:
     alone = min(
         (
-            _Offer(work, frozenset({(name, at)}))
+            _Offer(work, frozenset({(name, position)}))
             for name, works in problem.works.items()
-            for at, work in enumerate(works)
-            if (name, at) in uncovered
+            for position, work in enumerate(works)
+            if (name, position) in uncovered
         ),
         key=lambda offer: offer.ratio,
     )
     yield alone
-    is_open = {each.store for each in picked}
+    is_open = {cache.store for cache in picked}
     for store, group in problem.groups.items():
         price = 0.0 if store in is_open else problem.costs[store]
         yield from _offers_of(problem, group, price, uncovered)
@@ -276,19 +279,19 @@ def _offers_of(
     uncovered: Collection[tuple[str, int]],
 ) -> Iterator[_Offer]:
     """Yield the offers of caches that share a store: the cheapest one, the cheapest two, …."""
-    newly = {each: problem.spared(each).intersection(uncovered) for each in group}
-    useful = [each for each in group if newly[each]]
+    newly = {cache: problem.spared(cache).intersection(uncovered) for cache in group}
+    useful = [cache for cache in group if newly[cache]]
     joins, caches = NO_JOINS, NOTHING
-    for each in sorted(useful, key=lambda each: problem.proc(each) / len(newly[each])):
-        price += problem.proc(each)
-        joins |= newly[each]
-        caches |= {each}
+    for cache in sorted(useful, key=lambda cache: problem.proc(cache) / len(newly[cache])):
+        price += problem.proc(cache)
+        joins |= newly[cache]
+        caches |= {cache}
         yield _Offer(price, joins, caches)
 
 
 def _largest(picked: Chosen) -> Chosen:
     """Return the caches that no other one holds: what is inside those is not needed."""
-    return frozenset(each for each in picked if not any(other.holds(each) for other in picked))
+    return frozenset(cache for cache in picked if not any(other.holds(cache) for other in picked))
 
 
 def polished(problem: CacheProblem, chosen: Chosen) -> Chosen:
@@ -308,7 +311,7 @@ def polished(problem: CacheProblem, chosen: Chosen) -> Chosen:
 
 def _stores(problem: CacheProblem, chosen: Chosen) -> list[Store]:
     return [
-        store for store, group in problem.groups.items() if any(each in chosen for each in group)
+        store for store, group in problem.groups.items() if any(cache in chosen for cache in group)
     ]
 
 
@@ -331,25 +334,27 @@ def relaxation(problem: CacheProblem) -> Relaxation:
     from scipy.optimize import linprog  # noqa: PLC0415 - loading it takes longer than most choices
 
     stores, caches = list(problem.groups), list(problem.candidates)
-    joins = [(name, at) for name, works in problem.works.items() for at in range(len(works))]
+    joins = [
+        (name, position) for name, works in problem.works.items() for position in range(len(works))
+    ]
     prices = [
         *(problem.costs[store] for store in stores),
-        *(problem.proc(each) for each in caches),
-        *(problem.works[name][at] for name, at in joins),
+        *(problem.proc(cache) for cache in caches),
+        *(problem.works[name][position] for name, position in joins),
     ]
-    found = linprog(
+    optimum = linprog(
         prices,
         A_ub=np.concatenate([_covers(problem, joins, caches), _opens(stores, caches, len(joins))]),
         b_ub=np.concatenate([-np.ones(len(joins)), np.zeros(len(caches))]),
         bounds=(0.0, 1.0),
         method="highs",
     )
-    if not found.success:
-        msg = f"the linear program of the caches was not solved: {found.message}"
+    if not optimum.success:
+        msg = f"the linear program of the caches was not solved: {optimum.message}"
         raise RuntimeError(msg)
-    used = found.x[len(stores) : len(stores) + len(caches)]
+    used = optimum.x[len(stores) : len(stores) + len(caches)]
     return Relaxation(
-        float(found.fun),
+        float(optimum.fun),
         dict(zip(caches, used.tolist(), strict=True)),
     )
 
@@ -361,9 +366,9 @@ def _covers(
     n_stores = len(problem.groups)
     rows = np.zeros((len(joins), n_stores + len(caches) + len(joins)))
     rows[:, n_stores + len(caches) :] = -np.eye(len(joins))
-    for at, each in enumerate(caches):
-        spared = problem.spared(each)
-        rows[[join in spared for join in joins], n_stores + at] = -1.0
+    for place, cache in enumerate(caches):
+        spared = problem.spared(cache)
+        rows[[join in spared for join in joins], n_stores + place] = -1.0
     return rows
 
 
@@ -371,8 +376,8 @@ def _opens(stores: list[Store], caches: list[Candidate], n_joins: int) -> NDArra
     """A cache needs its store: x_cache − z_store ≤ 0 ((caches, stores + caches + joins))."""
     rows = np.zeros((len(caches), len(stores) + len(caches) + n_joins))
     rows[:, len(stores) : len(stores) + len(caches)] = np.eye(len(caches))
-    for at, each in enumerate(caches):
-        rows[at, stores.index(each.store)] = -1.0
+    for place, cache in enumerate(caches):
+        rows[place, stores.index(cache.store)] = -1.0
     return rows
 
 
@@ -386,7 +391,7 @@ def rounded(problem: CacheProblem, shares: Relaxation, rng: np.random.Generator)
     for _ in range(ceil(2 * log(len(problem.joins)))):
         for group in problem.groups.values():
             threshold = rng.random()
-            picked |= {each for each in group if threshold < shares.caches[each]}
+            picked |= {cache for cache in group if threshold < shares.caches[cache]}
     return _largest(picked)
 
 

@@ -178,9 +178,9 @@ class BucketBatch:
 
     def _write_late(self, name: str, late: Rows) -> None:
         self.report.n_late[name] = len(late)
-        at = self.plan.batch_id, self.bucket, name
+        origin = self.plan.batch_id, self.bucket, name
         keys = self.plan.keys_only.get(name, ())
-        self.report.late_files.append(write_late(self.place, *at, late, keys, self._low(name)))
+        self.report.late_files.append(write_late(self.place, *origin, late, keys, self._low(name)))
 
     def _window(self, name: str) -> list[SortedRun]:
         """Return the runs of an input that may still join, some of them made one.
@@ -234,15 +234,15 @@ class BucketBatch:
                 codes = run.rows.codes[place[1]]
                 is_whole = self.plan.kept_for is not None
                 measures = self.plan.measures
-                found = disorder_of(codes, top, measures=measures, is_whole=is_whole)
-                self.report.disorder[place] = found
+                disorder = disorder_of(codes, top, measures=measures, is_whole=is_whole)
+                self.report.disorder[place] = disorder
         self.report.monitor_ns += work_ns() - started
         counted = np.flatnonzero(self._counts(name, run.rows))
         if counted.size:
             self.report.n_rows[name] = counted.size
             step = max(1, counted.size // COUNTED_ROWS)
-            for key, of in run.rows.codes.items():
-                counts = np.bincount(bins_of(of[counted[::step]]), minlength=N_BINS)
+            for key, key_codes in run.rows.codes.items():
+                counts = np.bincount(bins_of(key_codes[counted[::step]]), minlength=N_BINS)
                 self.report.bins[name, key] = counts * step
 
     def _write_merged(self, name: str, run: SortedRun) -> None:
@@ -320,19 +320,19 @@ def _replaced(
     runs: Mapping[RunFile, SortedRun], merged: Sequence[RunFile], now: Mapping[RunFile, SortedRun]
 ) -> dict[RunFile, SortedRun]:
     """Return the runs with one, or none, in the place of several."""
-    found: dict[RunFile, SortedRun] = {}
-    for each, opened in runs.items():
-        if each == merged[0]:
-            found |= now
-        elif each not in merged:
-            found[each] = opened
-    return found
+    replaced: dict[RunFile, SortedRun] = {}
+    for file, opened in runs.items():
+        if file == merged[0]:
+            replaced |= now
+        elif file not in merged:
+            replaced[file] = opened
+    return replaced
 
 
 def unique_classes(run: SortedRun) -> tuple[int, ...]:
     """Return the key classes in which no two rows of a table have the same code."""
     hashes = {key: run.index(key).hashes for key in run.keys}
-    return tuple(key for key, of in hashes.items() if (of[1:] != of[:-1]).all())
+    return tuple(key for key, values in hashes.items() if (values[1:] != values[:-1]).all())
 
 
 def _check_together(key: UniqueKey, new: SortedRun) -> None:
@@ -348,34 +348,34 @@ def _check_together(key: UniqueKey, new: SortedRun) -> None:
 def _check_window(key: UniqueKey, new: SortedRun, window: Sequence[SortedRun]) -> None:
     """Check new rows against those of the window, the cold ones included."""
     every = Composites.from_rows(SEED, new, slice(0, len(new)), 0)
-    found = every.join(key.stream, window, (key.key,), ())
-    if len(found):
-        _refuse(key, window, found.rows[key.stream], new, found.rows[SEED])
+    pairs = every.join(key.stream, window, (key.key,), ())
+    if len(pairs):
+        _refuse(key, window, pairs.rows[key.stream], new, pairs.rows[SEED])
 
 
 def _refuse(
     key: UniqueKey,
     window: Sequence[SortedRun],
-    known: NDArray[np.int64],
+    window_rows: NDArray[np.int64],
     new: SortedRun,
     rows: NDArray[np.int64],
 ) -> None:
     """Raise DuplicateKeyError if one of some pairs of rows with equal codes has equal keys."""
-    window, known = asked_of(window, known)
+    window, window_rows = asked_of(window, window_rows)
     if key.kind is None:
-        before = rows_of_parts([run.rows.payload for run in window], known)[key.column]
+        before = rows_of_parts([run.rows.payload for run in window], window_rows)[key.column]
         after = new.rows.payload[key.column].take(pa.array(rows))
         numbers = group_codes([pa.chunked_array([*before.chunks, *after.chunks])], 2 * rows.size)
         alike = np.flatnonzero(numbers[: rows.size] == numbers[rows.size :])
         if not alike.size:
             return
-        at = int(alike[0])
-        value = after[at].as_py()
+        pair = int(alike[0])
+        value = after[pair].as_py()
     else:
-        at = 0
+        pair = 0
         value = values_of(new.rows.codes[key.key][rows[:1]], key.kind)[0].as_py()
     starts = np.concatenate([run.rows.starts for run in window])
-    times = sorted([int(starts[known[at]]), int(new.rows.starts[rows[at]])])
+    times = sorted([int(starts[window_rows[pair]]), int(new.rows.starts[rows[pair]])])
     first, second = (_in_words(time, is_local=key.is_local) for time in times)
     msg = (
         f"two rows of stream {key.stream!r} have the key {key.column} = {value!r}, of {first} and "

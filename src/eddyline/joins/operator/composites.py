@@ -78,7 +78,7 @@ class Composites:
         They live from the instant ``since`` on (µs).
         """
         n = chosen.size
-        codes = {each: joined.codes[each][chosen] for each in key}
+        codes = {part: joined.codes[part][chosen] for part in key}
         return cls({SEED: np.arange(n)}, codes, np.full(n, since), np.full(n, FOREVER))
 
     @classmethod
@@ -88,7 +88,7 @@ class Composites:
         if len(parts) == 1:
             return first
         return cls(
-            {each: np.concatenate([part.rows[each] for part in parts]) for each in first.rows},
+            {name: np.concatenate([part.rows[name] for part in parts]) for name in first.rows},
             {key: np.concatenate([part.codes[key] for part in parts]) for key in first.codes},
             np.concatenate([part.starts for part in parts]),
             np.concatenate([part.ends for part in parts]),
@@ -103,7 +103,7 @@ class Composites:
     ) -> tuple[dict[str, NDArray[np.int64]], dict[int, NDArray[np.int64]]]:
         """Return rows and codes of some combinations."""
         codes = {key: codes[chosen] for key, codes in self.codes.items()}
-        return {each: refs[chosen] for each, refs in self.rows.items()}, codes
+        return {name: refs[chosen] for name, refs in self.rows.items()}, codes
 
     def join(
         self,
@@ -117,34 +117,39 @@ class Composites:
         The result keeps the codes of the classes that are needed; of all if omitted.
         """
         key, *others = links
-        checks = stacked([self.codes[each] for each in others], len(self))
+        checks = stacked([self.codes[other] for other in others], len(self))
         probes = Probes(hashes_of(self.codes[key]), self.starts, self.ends, checks)
         pairs, n_pairs, base = Pairs.room(max(1024, len(self))), 0, 0
         pieces = []
         for part in window:
             for run, first, places in part.asked(key, probes.hashes, self.codes[key]):
-                checks = stacked([run.rows.codes[each] for each in others], len(run))
+                checks = stacked([run.rows.codes[other] for other in others], len(run))
                 mine = probes if places is None else _some(probes, places)
-                before, at = n_pairs, base + first
-                pairs, n_pairs = run.index(key).pairs(mine, checks, at, pairs, n_pairs)
+                before, start = n_pairs, base + first
+                pairs, n_pairs = run.index(key).pairs(mine, checks, start, pairs, n_pairs)
                 if places is not None:
                     found_here = pairs.probes[before:n_pairs]
                     found_here[:] = places[found_here]
                 if before < n_pairs:
-                    pieces.append((run, at, slice(before, n_pairs)))
+                    pieces.append((run, start, slice(before, n_pairs)))
             base += len(part)
-        found = pairs.first(n_pairs)
-        refs = {each: rows[found.probes] for each, rows in self.rows.items()} | {name: found.rows}
+        matches = pairs.first(n_pairs)
+        refs = {bound: rows[matches.probes] for bound, rows in self.rows.items()} | {
+            name: matches.rows
+        }
         codes = {}
-        for each in dict.fromkeys((*self.codes, *window[0].keys)):
-            if needed is not None and each not in needed:
+        for key_class in dict.fromkeys((*self.codes, *window[0].keys)):
+            if needed is not None and key_class not in needed:
                 continue
-            if each in self.codes:
-                codes[each] = self.codes[each][found.probes]
+            if key_class in self.codes:
+                codes[key_class] = self.codes[key_class][matches.probes]
             else:
-                own = (run.rows.codes[each][found.rows[of] - first] for run, first, of in pieces)
-                codes[each] = np.concatenate([np.empty(0, np.int64), *own])
-        return Composites(refs, codes, found.starts, found.ends)
+                parts = (
+                    run.rows.codes[key_class][matches.rows[span] - first]
+                    for run, first, span in pieces
+                )
+                codes[key_class] = np.concatenate([np.empty(0, np.int64), *parts])
+        return Composites(refs, codes, matches.starts, matches.ends)
 
 
 def _some(probes: Probes, chosen: NDArray[np.int64]) -> Probes:
@@ -165,10 +170,10 @@ def asked_of(
     n_cold, is_cold = len(tier), rows < len(tier)
     if not is_cold.any():
         return window[1:], rows - n_cold
-    runs, own = tier.having(rows[is_cold])
-    found = rows + (sum(map(len, runs)) - n_cold)
-    found[is_cold] = own
-    return (*runs, *window[1:]), found
+    runs, places = tier.having(rows[is_cold])
+    shifted = rows + (sum(map(len, runs)) - n_cold)
+    shifted[is_cold] = places
+    return (*runs, *window[1:]), shifted
 
 
 def lives_of(
@@ -207,8 +212,8 @@ def rows_of_parts(parts: Sequence[pa.Table], rows: NDArray[np.int64]) -> pa.Tabl
     if not chosen:
         return parts[0].slice(0, 0)
     columns = [
-        _column([(part.column(at), local, order) for part, local, order in chosen])
-        for at in range(parts[0].num_columns)
+        _column([(part.column(column), local, order) for part, local, order in chosen])
+        for column in range(parts[0].num_columns)
     ]
     return pa.Table.from_arrays(columns, schema=parts[0].schema)
 
@@ -220,10 +225,10 @@ def _column(
     n_rows = sum(order.size for *_, order in parts)
     plain = [values for column, *_ in parts if (values := _values(column)) is not None]
     if len(plain) == len(parts):
-        found = np.empty(n_rows, plain[0].dtype)
+        result = np.empty(n_rows, plain[0].dtype)
         for values, (_, local, order) in zip(plain, parts, strict=True):
-            put(values, local, order, found)
-        return pa.Array.from_buffers(parts[0][0].type, n_rows, [None, pa.py_buffer(found)])
+            put(values, local, order, result)
+        return pa.Array.from_buffers(parts[0][0].type, n_rows, [None, pa.py_buffer(result)])
     taken = [chunk for column, local, _ in parts for chunk in column.take(pa.array(local)).chunks]
     back = np.empty(n_rows, np.int64)
     back[np.concatenate([order for *_, order in parts])] = np.arange(n_rows)
@@ -258,8 +263,8 @@ def split_by_part(
     parts = np.empty(rows.size, np.uint16)
     cuts = np.zeros(n_parts + 1, np.int64)
     part = 0
-    for at in range(rows.size):
-        row = rows[at]
+    for index in range(rows.size):
+        row = rows[index]
         # A row is most often in the part of the one before it.
         if not firsts[part] <= row < firsts[part + 1]:
             low, high = 0, n_parts
@@ -270,16 +275,16 @@ def split_by_part(
                 else:
                     high = middle
             part = low
-        parts[at] = part
+        parts[index] = part
         cuts[part + 1] += 1
-    for each in range(n_parts):
-        cuts[each + 1] += cuts[each]
+    for number in range(n_parts):
+        cuts[number + 1] += cuts[number]
     room = cuts[:-1].copy()
     order, local = np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
-    for at in range(rows.size):
-        part = parts[at]
+    for index in range(rows.size):
+        part = parts[index]
         place = room[part]
-        order[place], local[place] = at, rows[at] - firsts[part]
+        order[place], local[place] = index, rows[index] - firsts[part]
         room[part] = place + 1
     return order, local, cuts
 
@@ -289,11 +294,11 @@ def put(
     values: NDArray[np.unsignedinteger],
     local: NDArray[np.int64],
     order: NDArray[np.int64],
-    found: NDArray[np.unsignedinteger],
+    result: NDArray[np.unsignedinteger],
 ) -> None:
     """Scatter values of a part, from their places in it, to those in the result."""
-    for at in range(local.size):
-        found[order[at]] = values[local[at]]
+    for index in range(local.size):
+        result[order[index]] = values[local[index]]
 
 
 @compiled
@@ -306,8 +311,8 @@ def widest_age(
     ``starts`` say from when on its rows are there (µs).
     """
     widest = 0
-    for at in range(rows.size):
-        row = rows[at] - first
+    for index in range(rows.size):
+        row = rows[index] - first
         if 0 <= row < starts.size:
-            widest = max(widest, instants[at] - starts[row])
+            widest = max(widest, instants[index] - starts[row])
     return widest

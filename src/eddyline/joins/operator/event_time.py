@@ -155,10 +155,14 @@ class OrderedBatch(BucketBatch):
             for name, rows in due.items()
         }
         self._windows = {name: self._opened(name) for name in self.plan.graph.inputs}
-        for name, each in released.items():
-            if each.arrivals is not None:
-                self._windows[name] = [_ended(kept, each.arrivals) for kept in self._windows[name]]
-        news = {name: run_of(each.rows) for name, each in released.items() if len(each.rows)}
+        for name, release in released.items():
+            if release.arrivals is not None:
+                self._windows[name] = [
+                    _ended(kept, release.arrivals) for kept in self._windows[name]
+                ]
+        news = {
+            name: run_of(release.rows) for name, release in released.items() if len(release.rows)
+        }
         yield from self._emitted(since, until, due, news)
         for name in self.plan.graph.inputs:
             horizon = self._order.horizon(name, latest, until)
@@ -212,15 +216,17 @@ class OrderedBatch(BucketBatch):
         }
         opened, has_cold = [], self.plan.spans.get(name) is not None
         for file in self.before.all_runs(name):
-            run, own = self._open(name, file), ends.get(file.name)
-            now = run.rows.ends if own is None else read_ends(*self._where, own)
-            known = filters.get(file.name) if has_cold else None
-            if known is not None:
-                run = ColdRun(run, now, read_filters(*self._where, known))
-            elif own is not None:
+            run, ends_file = self._open(name, file), ends.get(file.name)
+            now = run.rows.ends if ends_file is None else read_ends(*self._where, ends_file)
+            filter_file = filters.get(file.name) if has_cold else None
+            if filter_file is not None:
+                run = ColdRun(run, now, read_filters(*self._where, filter_file))
+            elif ends_file is not None:
                 run = with_ends(run, now)
-            opened.append(Kept(run, file, own, is_cold=known is not None, filter=known))
-        return sorted(opened, key=lambda each: not each.is_cold)
+            opened.append(
+                Kept(run, file, ends_file, is_cold=filter_file is not None, filter=filter_file)
+            )
+        return sorted(opened, key=lambda part: not part.is_cold)
 
     def _emitted(
         self, since: int, until: int, due: Mapping[str, Rows], news: Mapping[str, SortedRun]
@@ -235,7 +241,7 @@ class OrderedBatch(BucketBatch):
             since,
             until,
             {
-                name: [_joinable(order, name, each.run) for each in self._windows[name]]
+                name: [_joinable(order, name, part.run) for part in self._windows[name]]
                 for name in self.plan.graph.inputs
             },
             {name: _joinable(order, name, run) for name, run in news.items()},
@@ -243,9 +249,9 @@ class OrderedBatch(BucketBatch):
             self.report.work,
             self._ages,
         )
-        for found in emission.tables(order.emits):
-            self.report.n_results += found.num_rows
-            yield found
+        for table in emission.tables(order.emits):
+            self.report.n_results += table.num_rows
+            yield table
         self._profile(emission.windows, emission.news)
 
     def _keep_window(
@@ -257,29 +263,29 @@ class OrderedBatch(BucketBatch):
             return
         every = [*self._windows[name], *([Kept(new)] if new is not None else [])]
         can_shrink = name in self._order.rows
-        alive = [_alive(each, horizon, can_shrink=can_shrink) for each in every]
+        alive = [_alive(part, horizon, can_shrink=can_shrink) for part in every]
         kept = []
         for is_cold in (True, False):
-            mine = [each for each in alive if each is not None and each.is_cold == is_cold]
+            mine = [part for part in alive if part is not None and part.is_cold == is_cold]
             kept += self._merged(name, mine, horizon)
         span = self._hot_for(name)
-        for each in kept:
-            if each.file is None:
-                each.file = self._write(each.run)
-            elif each.has_new_ends:
-                ends = each.run.rows.ends
-                each.file, each.ends = write_ends(*self._where, each.file, ends)
-            each.is_cold |= span is not None and each.file.last_start < earlier(until, span)
-            if each.is_cold and each.filter is None:
-                each.filter = write_filter(*self._where, [each.file], [each.run])
+        for part in kept:
+            if part.file is None:
+                part.file = self._write(part.run)
+            elif part.has_new_ends:
+                ends = part.run.rows.ends
+                part.file, part.ends = write_ends(*self._where, part.file, ends)
+            part.is_cold |= span is not None and part.file.last_start < earlier(until, span)
+            if part.is_cold and part.filter is None:
+                part.filter = write_filter(*self._where, [part.file], [part.run])
         self._windows[name] = kept
         after = self.report.after
-        if hot := tuple(each.file for each in kept if each.file is not None and not each.is_cold):
+        if hot := tuple(part.file for part in kept if part.file is not None and not part.is_cold):
             after.runs[name] = hot
-        parts = (ColdRuns(each.filter, each.file) for each in kept if each.filter is not None)
+        parts = (ColdRuns(part.filter, part.file) for part in kept if part.filter is not None)
         if cold := tuple(parts):
             after.cold[name] = cold
-        if ends_files := tuple(each.ends for each in kept if each.ends is not None):
+        if ends_files := tuple(part.ends for part in kept if part.ends is not None):
             after.ends[name] = ends_files
 
     def _hot_for(self, name: str) -> int | None:
@@ -288,16 +294,16 @@ class OrderedBatch(BucketBatch):
 
     def _merged(self, name: str, kept: Sequence[Kept], horizon: int) -> list[Kept]:
         """Return the runs of a window, some of them made one."""
-        files = [each.file for each in kept if each.file is not None]
+        files = [part.file for part in kept if part.file is not None]
         if name in self._order.rows:
             # Rows of groups leave in no order, so runs of any age are of any size.
             files.sort(key=lambda file: file.n_rows, reverse=True)
         upkeep = upkeep_of(files, horizon=horizon, length=self.plan.lengths[name])
         if not upkeep.merge:
             return list(kept)
-        parts = [each for each in kept if each.file in upkeep.merge]
-        others = [each for each in kept if each.file not in upkeep.merge]
-        rows = _ending_from(Rows.together([each.run.rows for each in parts]), horizon)
+        parts = [part for part in kept if part.file in upkeep.merge]
+        others = [part for part in kept if part.file not in upkeep.merge]
+        rows = _ending_from(Rows.together([part.run.rows for part in parts]), horizon)
         return [Kept(run_of(rows), is_cold=parts[0].is_cold), *others]
 
     # -- groups ---------------------------------------------------------------------------------
@@ -309,7 +315,7 @@ class OrderedBatch(BucketBatch):
 
     def _keep_groups(self, name: str, released: Released | None) -> None:
         """Keep what is counted of the groups that have a row whose end is not known."""
-        open_rows = [_open_rows(each.run) for each in self._windows[name]]
+        open_rows = [_open_rows(part.run) for part in self._windows[name]]
         if name not in self._order.rows or not open_rows:
             return
         file: RunFile | None = None
@@ -372,9 +378,9 @@ def latest_after(
     latest = dict(before)
     telling = {name: rows for name, rows in batch.items() if name not in streams.told}
     came = {name: int(rows.starts.max()) for name, rows in telling.items() if len(rows)}
-    for name, at in (*came.items(), *others.items()):
+    for name, instant in (*came.items(), *others.items()):
         if name in streams.lateness:
-            latest[name] = max(latest.get(name, ALWAYS), at)
+            latest[name] = max(latest.get(name, ALWAYS), instant)
     return latest
 
 
@@ -402,7 +408,7 @@ def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) 
     joins = ends >= rows.starts
     if rows.passes is not None:
         joins &= rows.passes
-    columns = {each: rows.payload[each] for each in order.columns[name]}
+    columns = {column: rows.payload[column] for column in order.columns[name]}
     columns |= {GROUP: pa.array(arrivals.group), RANK: pa.array(arrivals.rank)}
     whole = Rows(rows.codes, rows.starts, ends, pa.table(columns))
     return Released(whole.taken(np.flatnonzero(joins)), arrivals)
@@ -490,23 +496,23 @@ class Emission:
     def tables(self, emits: Emits) -> Iterator[pa.Table]:
         """Yield the results: see ``pipeline.results``; the instant of each is in ``_at``."""
         if emits == "istream":
-            for found in self._joined(self.windows, self.news):
-                yield found.append_column(AT, found["_start"])
+            for table in self._joined(self.windows, self.news):
+                yield table.append_column(AT, table["_start"])
         elif emits == "dstream":
-            for found in self._ended():
-                yield found.append_column(AT, pc.add(found["_end"], 1))
+            for table in self._ended():
+                yield table.append_column(AT, pc.add(table["_end"], 1))
         else:
-            for found in self._present():
-                yield from _at_each(found, self.instants)
+            for table in self._present():
+                yield from _at_each(table, self.instants)
 
     def _joined(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> Iterator[pa.Table]:
         found_by = results(self.graph, self.orders, windows, news, self.work, None, self.ages)
-        for found in found_by:
+        for table in found_by:
             # Bounds of ends let some pairs through that never live at one instant.
-            lives = pc.less_equal(found["_start"], found["_end"])
-            kept = found if pc.all(lives).as_py() else found.filter(lives)
+            lives = pc.less_equal(table["_start"], table["_end"])
+            kept = table if pc.all(lives).as_py() else table.filter(lives)
             if kept.num_rows:
                 yield kept
 
@@ -549,18 +555,18 @@ def _without(run: SortedRun, until: int) -> SortedRun:
     return run if stays.all() else with_ends(run, np.where(stays, run.rows.ends, ALWAYS))
 
 
-def _at_each(found: pa.Table, instants: NDArray[np.int64]) -> Iterator[pa.Table]:
+def _at_each(table: pa.Table, instants: NDArray[np.int64]) -> Iterator[pa.Table]:
     """Yield results at each of the instants at which they live."""
-    first = np.searchsorted(instants, found["_start"].to_numpy(), "left")
-    last = np.searchsorted(instants, found["_end"].to_numpy(), "right")
+    first = np.searchsorted(instants, table["_start"].to_numpy(), "left")
+    last = np.searchsorted(instants, table["_end"].to_numpy(), "right")
     counts = last - first
     for rows in _pieces(counts):
-        own = counts[rows]
-        if own.any():
-            place = np.repeat(np.arange(rows.start, rows.stop), own)
-            nth = np.arange(place.size) - np.repeat(np.cumsum(own) - own, own)
-            at = instants[np.repeat(first[rows], own) + nth]
-            yield found.take(pa.array(place)).append_column(AT, pa.array(at))
+        n_instants = counts[rows]
+        if n_instants.any():
+            place = np.repeat(np.arange(rows.start, rows.stop), n_instants)
+            nth = np.arange(place.size) - np.repeat(np.cumsum(n_instants) - n_instants, n_instants)
+            times = instants[np.repeat(first[rows], n_instants) + nth]
+            yield table.take(pa.array(place)).append_column(AT, pa.array(times))
 
 
 def _pieces(counts: NDArray[np.int64]) -> Iterator[slice]:
@@ -622,10 +628,10 @@ class PartnerBatch(BucketBatch):
         return min(horizon, earlier(self.before.emitted_until, self._asked.length))
 
     def _on_time(self, name: str, rows: Rows) -> Rows:
-        found = BucketBatch._on_time(self, name, rows)
-        if name == self._asked.left and found.passes is not None:
-            self._lonely.append(found.taken(np.flatnonzero(~found.passes)))
-        return found.passing()
+        on_time = BucketBatch._on_time(self, name, rows)
+        if name == self._asked.left and on_time.passes is not None:
+            self._lonely.append(on_time.taken(np.flatnonzero(~on_time.passes)))
+        return on_time.passing()
 
     def _keep(self, name: str, run: SortedRun) -> None:
         if name != self._asked.left or self._asked.kind == "left":
@@ -647,7 +653,9 @@ class PartnerBatch(BucketBatch):
         asked, before = self._asked, self.before
         if asked.time is None:
             return [] if new is None else [new]
-        since, until = (earlier(at, asked.length) for at in (before.emitted_until, self._until))
+        since, until = (
+            earlier(instant, asked.length) for instant in (before.emitted_until, self._until)
+        )
         return due_of(self, asked.left, new, since, until)
 
 
@@ -721,7 +729,7 @@ class CountedPartnerBatch(OrderedBatch):
         elif self.plan.measures_ages:
             self._ages = PartnerAges(self.plan, self.report)
         new = [news[asked.right]] if asked.right in news else []
-        runs = [*(each.run for each in self._windows[asked.right]), *new]
+        runs = [*(part.run for part in self._windows[asked.right]), *new]
         window = [_joinable(order, asked.right, run) for run in runs]
         work = self.report.work
         for table in decided(asked, self.plan.graph, self._decided, window, work, self._ages):
@@ -814,13 +822,16 @@ def _counted(
     started, rows = time.perf_counter_ns(), run.rows
     keys = Composites({SEED: np.arange(len(run))}, rows.codes, rows.starts, rows.ends)
     links, is_one = graph.links((asked.left,), asked.right), asked.found is None
-    hot = [each for each in runs if not (is_one and each.is_cold)]
-    counts, n_cold = LookUp.of(keys, links).counts(hot, len(run), 1 if is_one else FOREVER), 0
-    left = np.flatnonzero(counts == 0)
-    if len(hot) < len(runs) and left.size:
-        cold = [each for each in runs if each.is_cold]
-        found = LookUp.of(keys.take(left), links).counts(cold, len(run), 1)
-        counts, n_cold = counts + found, int(found.sum())
+    hot = [part for part in runs if not (is_one and part.is_cold)]
+    counts, n_cold = (
+        LookUp.from_keys(keys, links).counts(hot, len(run), 1 if is_one else FOREVER),
+        0,
+    )
+    missing = np.flatnonzero(counts == 0)
+    if len(hot) < len(runs) and missing.size:
+        cold = [part for part in runs if part.is_cold]
+        more = LookUp.from_keys(keys.take(missing), links).counts(cold, len(run), 1)
+        counts, n_cold = counts + more, int(more.sum())
     ns = time.perf_counter_ns() - started
     work.probe(asked.left, asked.right).add(len(run), int(counts.sum()), ns)
     if ages is not None and is_one:
@@ -844,9 +855,9 @@ def _found(
         pairs = first.join(asked.right, runs, links, ())
         if ages is not None:
             ages.found(asked.right, runs, pairs)
-        own = pairs.rows[asked.left] - rows.start
-        counts = np.bincount(own, minlength=counts.size)
-        chosen = pairs.rows[asked.right][np.argsort(own, kind="stable")]
+        places = pairs.rows[asked.left] - rows.start
+        counts = np.bincount(places, minlength=counts.size)
+        chosen = pairs.rows[asked.right][np.argsort(places, kind="stable")]
     return _lists(asked.found, runs, counts, chosen)
 
 
@@ -863,7 +874,7 @@ def without_partner(asked: PartnerPlan, parts: Sequence[Rows]) -> Iterator[pa.Ta
 
 def _named(asked: PartnerPlan, rows: Rows) -> pa.Table:
     names = rows.payload.column_names
-    return rows.payload.rename_columns([result_column(asked.left, each) for each in names])
+    return rows.payload.rename_columns([result_column(asked.left, column) for column in names])
 
 
 def _lists(
@@ -874,7 +885,7 @@ def _lists(
 ) -> pa.Array:
     """Return lists of so many rows each of the runs, counted through, as structs."""
     assert kind is not None
-    fields = [kind.value_type.field(at) for at in range(kind.value_type.num_fields)]
+    fields = [kind.value_type.field(index) for index in range(kind.value_type.num_fields)]
     columns = [pa.nulls(chosen.size, field.type) for field in fields]
     if chosen.size:
         runs, chosen = asked_of(runs, chosen)

@@ -159,9 +159,9 @@ class Leaving(Stage):
         pipeline = Pipeline(plan.graph, name, plan.orders[name], self._windows, JoinWork())
         for start in range(0, len(run), BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, len(run)))
-            found = pipeline.run(Composites.from_rows(name, run, rows, 0))
-            if found is not None:
-                mask[found.rows[name]] = True
+            composites = pipeline.run(Composites.from_rows(name, run, rows, 0))
+            if composites is not None:
+                mask[composites.rows[name]] = True
         return mask
 
     def _closed(self, name: str, run: SortedRun, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -170,11 +170,11 @@ class Leaving(Stage):
         for key, limits in self._limits(name).items():
             codes = run.rows.codes[key][asked]
             hashes = hashes_of(codes)
-            left = np.arange(asked.size)
+            rest = np.arange(asked.size)
             for other, limit in limits.items():
-                keys, length = AskedKeys.of(hashes[left], codes[left]), self.plan.lengths[other]
-                left = left[_began_by(self._windows[other], key, keys, limit, length)]
-            mask[asked[left]] = True
+                keys, length = AskedKeys.of(hashes[rest], codes[rest]), self.plan.lengths[other]
+                rest = rest[_began_by(self._windows[other], key, keys, limit, length)]
+            mask[asked[rest]] = True
         return mask
 
     def _limits(self, name: str) -> dict[int, dict[str, int]]:
@@ -212,16 +212,16 @@ def _began_by(
     window: Sequence[SortedRun], key: int, asked: AskedKeys, limit: int, length: int
 ) -> NDArray[np.bool_]:
     """Return which keys have a row in a window that is no later than an instant (µs)."""
-    found = np.zeros(asked.codes.size, np.bool_)
+    mask = np.zeros(asked.codes.size, np.bool_)
     for run in window:
-        left = np.flatnonzero(~found)
-        if not left.size:
+        rest = np.flatnonzero(~mask)
+        if not rest.size:
             break
         if isinstance(run, ColdTier):
-            found[run.began_by(key, asked, limit, length)] = True
+            mask[run.began_by(key, asked, limit, length)] = True
         elif len(run) and int(run.rows.starts.min()) <= limit:
-            found[left] = _firsts(run, key, asked.hashes[left]) <= limit
-    return found
+            mask[rest] = _firsts(run, key, asked.hashes[rest]) <= limit
+    return mask
 
 
 def spans_of(key: int, top: int, window: Sequence[SortedRun], new: SortedRun) -> Spans:
@@ -377,10 +377,10 @@ class ColdRows(Tier):
     def _passed(self, name: str) -> int:
         """Return the instant that all other streams have passed with this batch, at least (µs)."""
         lateness, newest = self._plan.lateness, self._newest
-        others = [each for each in lateness if each != name]
+        others = [other for other in lateness if other != name]
         if name not in lateness or not others or not {*others} <= newest.keys():
             return ALWAYS
-        return min(newest[each] - lateness[each] for each in others)
+        return min(newest[other] - lateness[other] for other in others)
 
     def take(self, name: str, run: SortedRun) -> None:
         """Write rows of an input as a cold run."""
@@ -450,7 +450,7 @@ class Discarding(Tier):
     def take(self, name: str, run: SortedRun) -> None:
         """Drop rows (one or more) of an input."""
         self.lost.counts[name].n_dropped += len(run)
-        self._dropped.setdefault(name, []).append(Slice.of(run))
+        self._dropped.setdefault(name, []).append(Slice.from_run(run))
 
     def before_probe(
         self,

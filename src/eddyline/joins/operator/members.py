@@ -49,8 +49,8 @@ class MemberBatch(BucketBatch):
                 name: run for name in news if len(run := _new_rows(member, name, news[name]))
             }
             self._seen[member.name] = windows_seen, news_seen
-            found = results(member.graph, member.orders, windows_seen, news_seen, report.work)
-            for table in found:
+            tables = results(member.graph, member.orders, windows_seen, news_seen, report.work)
+            for table in tables:
                 report.n_results += table.num_rows
                 number = pa.repeat(pa.scalar(member.number, pa.int32()), table.num_rows)
                 yield table.append_column(MEMBER, number)
@@ -65,8 +65,8 @@ class MemberBatch(BucketBatch):
         for member in self.plan.members:
             if member.probing is not None:
                 seen = self._seen[member.name]
-                found = drop_samples(member.probing, member.graph, *seen, self.plan.batch_id)
-                self.report.members[member.name].samples = tuple(found)
+                samples = drop_samples(member.probing, member.graph, *seen, self.plan.batch_id)
+                self.report.members[member.name].samples = tuple(samples)
 
     def _window_of(
         self, member: MemberPlan, name: str, windows: Mapping[str, Sequence[SortedRun]]

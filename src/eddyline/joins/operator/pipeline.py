@@ -91,13 +91,13 @@ def results(
             lazy = None if sees_all else (new, base)
             pipeline = Pipeline(graph, name, order, seen, work, ages, gone, lazy)
             first = Composites.from_rows(name, new, rows, base, pipeline.first_keys)
-            found = pipeline.run(first, shortcut)
-            if found is not None:
+            composites = pipeline.run(first, shortcut)
+            if composites is not None:
                 if matched is not None:
-                    matched.found(found)
-                if lost is not None and len(found):
-                    lost.found(found, after)
-                yield gather(found, after)
+                    matched.found(composites)
+                if lost is not None and len(composites):
+                    lost.found(composites, after)
+                yield gather(composites, after)
         seen[name] = after[name]
 
 
@@ -109,21 +109,23 @@ def _blocks(
         for start in range(0, len(new), BLOCK_ROWS):
             yield order, slice(start, min(start + BLOCK_ROWS, len(new)))
         return
-    for own, places in zip(classes.orders, classes.groups(new.rows), strict=True):
+    for class_order, places in zip(classes.orders, classes.groups(new.rows), strict=True):
         for start in range(0, places.size, BLOCK_ROWS):
-            yield own, places[start : start + BLOCK_ROWS]
+            yield class_order, places[start : start + BLOCK_ROWS]
 
 
-def gather(found: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> pa.Table:
+def gather(composites: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> pa.Table:
     """Return the columns of combined rows, named ``input.column``."""
     columns: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name, every in windows.items():
-        runs, rows = asked_of(every, found.rows[name])
+        runs, rows = asked_of(every, composites.rows[name])
         if not runs[0].rows.payload.num_columns:
             continue
         taken = rows_of_parts([run.rows.payload for run in runs], rows)
-        columns |= {result_column(name, each): taken[each] for each in taken.column_names}
-    return pa.table(columns | {"_start": pa.array(found.starts), "_end": pa.array(found.ends)})
+        columns |= {result_column(name, column): taken[column] for column in taken.column_names}
+    return pa.table(
+        columns | {"_start": pa.array(composites.starts), "_end": pa.array(composites.ends)}
+    )
 
 
 Through: TypeAlias = "Callable[[Composites, int, int], Composites | None]"
@@ -175,7 +177,7 @@ class Stage:
         name: str,
         runs: Mapping[str, SortedRun],
         horizon: int,
-        made: Mapping[RunFile, SortedRun],
+        rewritten: Mapping[RunFile, SortedRun],
     ) -> None:
         """Take note that rows of an input are in another run now; none, if no row is left.
 
@@ -183,7 +185,7 @@ class Stage:
             name: the input.
             runs: the runs that had the rows, by file name; ``NEWS`` names the run of new rows.
             horizon: rows that left their window before it are left out (µs).
-            made: the run that has the rows now, by its file.
+            rewritten: the run that has the rows now, by its file.
         """
 
     def end(self) -> None:
@@ -275,12 +277,12 @@ class Pipeline:
 
         Probes look at them; what is taken from new rows in time is carried to the next probe alone.
         """
-        own = set() if self.lazy is None else {*self.graph.classes_of[self.name]}
+        keys = set() if self.lazy is None else {*self.graph.classes_of[self.name]}
         return {
             key
             for later in range(position + 1, len(self.order))
             for key in self.graph.links((self.name, *self.order[:later]), self.order[later])
-            if later == position + 1 or key not in own
+            if later == position + 1 or key not in keys
         }
 
 
@@ -312,7 +314,7 @@ class PartnerAges:
         name: str,
         window: Sequence[SortedRun],
         links: Sequence[int],
-        found: Composites,
+        composites: Composites,
         n_cold: int,
     ) -> None:
         """Count rows that have a partner in the window of an input, which decides; see ``found``.
@@ -322,15 +324,15 @@ class PartnerAges:
         if name not in self.counts:
             return
         started, bins = work_ns(), dict[int, int]()
-        if self.measures and len(found):
-            step = -(-len(found) // MEASURED_PAIRS)
-            some = found.take(np.arange(0, len(found), step))
+        if self.measures and len(composites):
+            step = -(-len(composites) // MEASURED_PAIRS)
+            some = composites.take(np.arange(0, len(composites), step))
             numbered = Composites({SEED: np.arange(len(some))}, some.codes, some.starts, some.ends)
             pairs = numbered.join(name, window, links, ())
             newest = np.full(len(some), ALWAYS)
             np.maximum.at(newest, pairs.rows[SEED], lives_of(window, pairs.rows[name])[0])
             bins = _binned(some.starts - newest, step)
-        self.counts[name].add(AgeCounts(len(found), n_cold, bins))
+        self.counts[name].add(AgeCounts(len(composites), n_cold, bins))
         self._report.monitor_ns += work_ns() - started
 
 
@@ -395,7 +397,7 @@ class LostResults:
     @property
     def may_be(self) -> bool:
         """Whether anything was dropped."""
-        return any(each.slices for each in self.dropped.values())
+        return any(rows.slices for rows in self.dropped.values())
 
     def found(self, joined: Composites, windows: Mapping[str, Sequence[SortedRun]]) -> None:
         """Take note of results (one or more)."""
@@ -415,19 +417,19 @@ class LostResults:
         bound = (pipeline.name, *pipeline.order[:position])
         links = pipeline.graph.links(bound, name)
         codes = {key: joined.codes[key] for key in links}
-        found = self.dropped[name].counted(codes, joined.starts, joined.ends)
-        hit = np.flatnonzero(found.most)
+        dropped = self.dropped[name].counted(codes, joined.starts, joined.ends)
+        hit = np.flatnonzero(dropped.most)
         if not hit.size:
             return
         ghosts = joined.take(hit)
-        most, about = found.most[hit].astype(np.float64), found.about[hit]
+        most, about = dropped.most[hit].astype(np.float64), dropped.about[hit]
         for later in range(position + 1, len(pipeline.order)):
             at_most, perhaps = self._partners(pipeline, position, later, ghosts)
             most, about = most * at_most, about * perhaps
         counts = self.counts[name]
         counts.n_most = min(counts.n_most + _whole(most.sum()), MOST)
         counts.n_about += float(about.sum())
-        newest = found.newest[hit]
+        newest = dropped.newest[hit]
         is_seen = (newest > ALWAYS) & (most > 0)
         if is_seen.any():
             counts.n_seen += int(is_seen.sum())
@@ -445,18 +447,18 @@ class LostResults:
         graph, order = pipeline.graph, pipeline.order
         name, window = order[later], pipeline.windows[order[later]]
         dropped = self.dropped.get(name, DroppedRows(()))
-        known = graph.links((pipeline.name, *order[:position]), name)
-        if known:
-            codes = {key: ghosts.codes[key] for key in known}
-            kept = _counted(ghosts, name, window, known)
+        bound_links = graph.links((pipeline.name, *order[:position]), name)
+        if bound_links:
+            codes = {key: ghosts.codes[key] for key in bound_links}
+            kept = _counted(ghosts, name, window, bound_links)
             gone = dropped.counted(codes, ghosts.starts, ghosts.ends)
             return kept + gone.most.astype(np.float64), kept + gone.about
         links = graph.links((pipeline.name, *order[:later]), name)
         kept_most = min(sum(run.most_alike(key) for run in window) for key in links)
         at_most = float(kept_most + dropped.most(links))
-        done = [of for (_, other), of in pipeline.work.probes.items() if other == name]
-        n_in = sum(each.n_in for each in done)
-        mean = sum(each.n_out for each in done) / n_in if n_in else 1.0
+        done = [probe for (_, other), probe in pipeline.work.probes.items() if other == name]
+        n_in = sum(probe.n_in for probe in done)
+        mean = sum(probe.n_out for probe in done) / n_in if n_in else 1.0
         return at_most, min(mean, at_most)
 
 
@@ -468,8 +470,8 @@ def _counted(
         return np.zeros(len(ghosts))
     numbered = {SEED: np.arange(len(ghosts))}
     asked = Composites(numbered, ghosts.codes, ghosts.starts, ghosts.ends)
-    found = asked.join(name, window, links, ())
-    return np.bincount(found.rows[SEED], minlength=len(ghosts)).astype(np.float64)
+    pairs = asked.join(name, window, links, ())
+    return np.bincount(pairs.rows[SEED], minlength=len(ghosts)).astype(np.float64)
 
 
 def _whole(total: float) -> int:

@@ -47,8 +47,8 @@ class RowAttribute:
             column = column.cast(pa.int32())
         if pa.types.is_boolean(kind):
             column = column.cast(pa.int8())
-        found: Floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return found
+        numbers: Floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return numbers
 
     def texts(self, rows: Rows) -> dict[float, str]:
         """Return the start of each distinct text by the number that it has as a value."""
@@ -67,8 +67,8 @@ def _hashes(texts: pa.StringArray) -> Floats:
     """Return a hash of each text as a number."""
     hashes = seeds(len(texts))
     add_hash(hashes, texts)
-    found: Floats = (hashes & HASH_BITS).astype(np.float64)
-    return found
+    numbers: Floats = (hashes & HASH_BITS).astype(np.float64)
+    return numbers
 
 
 def _hashed(column: pa.StringArray) -> Floats:
@@ -77,10 +77,10 @@ def _hashed(column: pa.StringArray) -> Floats:
     if not len(encoded.dictionary):
         return np.full(len(column), np.nan)
     places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    found: Floats = _hashes(encoded.dictionary)[places]
+    numbers: Floats = _hashes(encoded.dictionary)[places]
     if column.null_count:
-        found[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return found
+        numbers[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,9 @@ class ClassView:
 
 def can_route(filters: WayFilters) -> bool:
     """Return whether classes of rows may have orders: ways have one window, and there are two."""
-    return len(filters.filters) > 1 and all(len(each.way) == 1 for each in filters.filters)
+    return len(filters.filters) > 1 and all(
+        len(way_filter.way) == 1 for way_filter in filters.filters
+    )
 
 
 class ProbeRoutes(Choice):
@@ -104,7 +106,7 @@ class ProbeRoutes(Choice):
     def __init__(self, graph: JoinGraph, filters: WayFilters, readable: Readable) -> None:
         self.component = f"routes {filters.pipeline}"
         self.filters, self.readable = filters, readable
-        targets = tuple(each.target for each in filters.filters)
+        targets = tuple(way_filter.target for way_filter in filters.filters)
         bound = (filters.pipeline, *filters.head)
         reads = tuple(
             frozenset[str]().union(
@@ -138,9 +140,9 @@ class ProbeRoutes(Choice):
             may_change: whether orders may change; a person may hold them.
         """
         mine = [
-            each
-            for each in fresh.samples
-            if each.filters == self.filters and each.classes is not None
+            sample
+            for sample in fresh.samples
+            if sample.filters == self.filters and sample.classes is not None
         ]
         self.loop.count(n_rows, max(1, fresh.n_buckets) if n_rows else 0)
         self.loop.reordered(order)
@@ -157,25 +159,25 @@ class ProbeRoutes(Choice):
             return self.loop.decide(prices, work_ns, batch_id)
 
     def _observe(self, samples: Sequence[DropSample]) -> None:
-        rows = joined([each.classes for each in samples if each.classes is not None])
-        self.loop.observe(rows.take(side_by_side([len(each.codes) for each in samples])))
-        for each in samples:
-            for name, texts in each.labels.items():
-                known = self.loop.labels.setdefault(name, {})
-                if len(known) < MOST_LABELS:
-                    known.update(texts)
+        rows = joined([sample.classes for sample in samples if sample.classes is not None])
+        self.loop.observe(rows.take(side_by_side([len(sample.codes) for sample in samples])))
+        for sample in samples:
+            for name, texts in sample.labels.items():
+                labels = self.loop.labels.setdefault(name, {})
+                if len(labels) < MOST_LABELS:
+                    labels.update(texts)
 
     def _count_work(self, work: JoinWork, n_buckets: int) -> None:
         """Take in what look-ups took beyond their calls, which rows do not add to."""
         n_groups = 1 if self.loop.table is None else self.loop.table.n_groups
         calls_ns = CALL_NS * n_buckets * n_groups
-        for at, name in enumerate(self.loop.filter_ids):
+        for position, name in enumerate(self.loop.filter_ids):
             done = work.probes.get((self.filters.pipeline, name))
             if done is not None and done.n_in:
-                self._ns[at] = KEPT * self._ns[at] + max(
+                self._ns[position] = KEPT * self._ns[position] + max(
                     done.ns - calls_ns, LEAST_OF_ROWS * done.ns
                 )
-                self._n[at] = KEPT * self._n[at] + (done.n_in + done.n_out) / 2.0
+                self._n[position] = KEPT * self._n[position] + (done.n_in + done.n_out) / 2.0
 
     def _prices(self, order: Order) -> Prices:
         """Return what a look-up of a row takes, with one row that it makes, and what routing does.
@@ -183,9 +185,9 @@ class ProbeRoutes(Choice):
         A row that comes and one that is made cost about as much. A window that no row has reached
         costs what the others do.
         """
-        known = self._n > 0.0
+        is_known = self._n > 0.0
         costs = np.full(len(self._n), self._ns.sum() / self._n.sum())
-        np.divide(self._ns, self._n, out=costs, where=known)
+        np.divide(self._ns, self._n, out=costs, where=is_known)
         costs = np.maximum(costs, 1.0)
         calls_ns = CALL_NS * len(costs)
         return Prices(order, costs, ROUTE_NS, calls_ns / max(self.loop.batch_rows, 1.0))
@@ -209,8 +211,8 @@ class ProbeRoutes(Choice):
     def views(self, order: tuple[str, ...]) -> tuple[ClassView, ...]:
         """Return the rows of each order, for people; the order of all rows is given."""
         return tuple(
-            ClassView(each.rows, self.filters.order(each.order) if place else order, each.share)
-            for place, each in enumerate(self.loop.views())
+            ClassView(view.rows, self.filters.order(view.order) if place else order, view.share)
+            for place, view in enumerate(self.loop.views())
         )
 
     @property

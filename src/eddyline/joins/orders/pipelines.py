@@ -91,17 +91,17 @@ class Growth:
 
     def by_target(self) -> dict[str, float]:
         """Return the combinations per row by the input that a way leads to."""
-        targets = [each.target for each in self.filters.filters]
+        targets = [way_filter.target for way_filter in self.filters.filters]
         return dict(zip(targets, self.means.round(4).tolist(), strict=True))
 
     def count(self, samples: Sequence[DropSample]) -> None:
         """Take in the samples of a batch, and review which filters come last."""
-        n_rows = sum(len(each.codes) / each.prob for each in samples)
-        n_found = sum(each.n_partners / each.prob for each in samples)
+        n_rows = sum(len(sample.codes) / sample.prob for sample in samples)
+        n_found = sum(sample.n_partners / sample.prob for sample in samples)
         kept = np.full(self.n_found.size, KEPT)
-        if sum(len(each.codes) for each in samples) >= MIN_FILL:
-            now, known = n_found / n_rows, self.means
-            kept[np.maximum(now, known) > CHANGE * np.minimum(now, known)] = 0.0
+        if sum(len(sample.codes) for sample in samples) >= MIN_FILL:
+            now, means = n_found / n_rows, self.means
+            kept[np.maximum(now, means) > CHANGE * np.minimum(now, means)] = 0.0
         self.n_rows = kept * self.n_rows + n_rows
         self.n_found = kept * self.n_found + n_found
         self._review()
@@ -110,25 +110,25 @@ class Growth:
         means, ranks = self.means, self._ranks()
         least = np.full(means.size, DAMPING)
         least[list(self.last)] = 1.0 / DAMPING
-        growing = [at for at in range(means.size) if means[at] > least[at]]
+        growing = [index for index in range(means.size) if means[index] > least[index]]
         is_sorted = all(
             ranks[one] <= DAMPING * max(ranks[other], 0.0)
             for place, one in enumerate(self.last)
             for other in self.last[place + 1 :]
         )
         if set(growing) != set(self.last) or not is_sorted:
-            self.last = tuple(sorted(growing, key=lambda at: (ranks[at], at)))
+            self.last = tuple(sorted(growing, key=lambda index: (ranks[index], index)))
 
     def ranking(self, order: Order) -> Order:
         """Return the filters with those that come last behind the others in their order."""
-        return (*(at for at in order if at not in self.last), *self.last)
+        return (*(index for index in order if index not in self.last), *self.last)
 
     def _ranks(self) -> NDArray[np.float64]:
         """Return the combinations that each way adds per probe ((F,))."""
         means, n_probes = self.means, np.ones(self.n_found.size)
-        for at in self.filters.outwards:
-            if (parent := self.filters.parents[at]) is not None:
-                n_probes[at] = n_probes[parent] + means[parent]
+        for index in self.filters.outwards:
+            if (parent := self.filters.parents[index]) is not None:
+                n_probes[index] = n_probes[parent] + means[parent]
         return (means - 1.0) / n_probes
 
     def snapshot(self) -> GrowthState:
@@ -196,7 +196,7 @@ class PipelineChoice(Choice):
     def begin(self, filters: WayFilters) -> None:
         """Learn anew how to rank filters; the order in force stays."""
         self.filters, self.loop, self.n_met = filters, None, 0
-        self.targets = tuple(each.target for each in filters.filters)
+        self.targets = tuple(way_filter.target for way_filter in filters.filters)
         self.growth = Growth(filters)
         if len(self.targets) < 2:
             return
@@ -222,13 +222,17 @@ class PipelineChoice(Choice):
         """
         if self.loop is None or self.filters is None:
             return []
-        mine = [each for each in samples if each.filters == self.filters and len(each.codes)]
-        self.n_met = round(sum(len(each.codes) / each.prob for each in mine))
+        mine = [
+            sample for sample in samples if sample.filters == self.filters and len(sample.codes)
+        ]
+        self.n_met = round(sum(len(sample.codes) / sample.prob for sample in mine))
         if not mine:
             return []
         profiles = [
-            FilterProfile.of_sample(self.targets, each.drops, prob=each.prob, costs=each.costs)
-            for each in mine
+            FilterProfile.of_sample(
+                self.targets, sample.drops, prob=sample.prob, costs=sample.costs
+            )
+            for sample in mine
         ]
         decided = self.loop.step(merge_tasks(profiles, self.loop.window.max_tuples, 0), batch_id)
         was_last = self.growth.last
@@ -291,8 +295,10 @@ class PipelineChoice(Choice):
 
     def ranking(self, order: Sequence[str]) -> Order:
         """Return the filters in the order of their windows."""
-        places = {name: at for at, name in enumerate(order)}
-        return tuple(sorted(range(len(self.targets)), key=lambda at: places[self.targets[at]]))
+        places = {name: place for place, name in enumerate(order)}
+        return tuple(
+            sorted(range(len(self.targets)), key=lambda index: places[self.targets[index]])
+        )
 
     # -- what a person pins, and the log --------------------------------------------------------
 
@@ -317,7 +323,7 @@ class PipelineChoice(Choice):
     @property
     def possible(self) -> str:
         """The plans that may be pinned, in words."""
-        others = [each for each in self.graph.inputs if each != self.name]
+        others = [other for other in self.graph.inputs if other != self.name]
         return (
             f"a list of all of {others}, each once, in an order in which each is joined with "
             f"{self.name!r} or one before it"
@@ -327,7 +333,7 @@ class PipelineChoice(Choice):
         """Return whether it has every other input once, without a Cartesian product."""
         if not are_names(plan) or len(plan) != len(self.graph.inputs) - 1:
             return False
-        are_inputs = all(each in self.graph.inputs for each in plan)
+        are_inputs = all(name in self.graph.inputs for name in plan)
         return are_inputs and self.graph.is_legal(self.name, plan)
 
     def adopt(self, plan: Sequence[str]) -> None:
@@ -492,20 +498,20 @@ class JoinLoop:
     @property
     def routes(self) -> dict[str, ProbeRoutes]:
         """The orders of classes of rows, by input that may have some."""
-        pairs = ((name, each.routes) for name, each in self.pipelines.items())
+        pairs = ((name, pipeline.routes) for name, pipeline in self.pipelines.items())
         return {name: routes for name, routes in pairs if routes is not None}
 
     @property
     def classes(self) -> dict[str, ClassOrders]:
         """The orders in force of classes of rows, by input."""
         plan, routes = self.plan, self.routes.items()
-        pairs = ((name, each.orders(plan[name])) for name, each in routes)
+        pairs = ((name, route.orders(plan[name])) for name, route in routes)
         return {name: orders for name, orders in pairs if orders is not None}
 
     @property
     def plan(self) -> dict[str, tuple[str, ...]]:
         """The orders in force."""
-        return {name: each.order for name, each in self.pipelines.items()}
+        return {name: pipeline.order for name, pipeline in self.pipelines.items()}
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -524,15 +530,15 @@ class JoinLoop:
         is known. ``n_parts`` says in how many parts each key class is cut.
         """
         ways = {
-            name: each.filters
-            for name, each in self.pipelines.items()
-            if each.filters is not None and self._is_profiled(each)
+            name: pipeline.filters
+            for name, pipeline in self.pipelines.items()
+            if pipeline.filters is not None and self._is_profiled(pipeline)
         }
         if not ways:
             return None
         parts = tuple(n_parts)
         seed, neighbours_of, tables = self.options.seed, self._neighbours, self._tables
-        attributes = {name: each.profiled for name, each in self.routes.items() if name in ways}
+        attributes = {name: routes.profiled for name, routes in self.routes.items() if name in ways}
         return DropProbing(SAMPLE_ROWS, ways, seed, neighbours_of, parts, tables, attributes)
 
     def _is_profiled(self, pipeline: PipelineChoice) -> bool:
@@ -542,7 +548,7 @@ class JoinLoop:
 
     def step(self, fresh: JoinProfile, batch_id: int = -1) -> list[JournalEntry]:
         """Take in what a batch observed, and change orders; returns findings and decisions."""
-        self._budget.spend(sum(each.ns for each in fresh.samples))
+        self._budget.spend(sum(sample.ns for sample in fresh.samples))
         self._budget.earn(fresh.ns)
         entries: list[JournalEntry] = []
         for pipeline in self.pipelines.values():
@@ -559,8 +565,8 @@ class JoinLoop:
 
     def records(self) -> tuple[OrderRecord, ...]:
         """Return the pipelines that have something to learn, after a batch."""
-        records = (each.record() for each in self.pipelines.values())
-        return tuple(each for each in records if each is not None)
+        records = (pipeline.record() for pipeline in self.pipelines.values())
+        return tuple(record for record in records if record is not None)
 
     # -- the tree of a join with a cycle --------------------------------------------------------
 
@@ -577,9 +583,9 @@ class JoinLoop:
 
     def _count_pairs(self, samples: Sequence[DropSample]) -> None:
         fresh: dict[Pair, tuple[int, int]] = {}
-        for each in samples:
-            for other, (joined, n_pairs) in each.pairs.items():
-                pair = frozenset({each.filters.pipeline, other})
+        for sample in samples:
+            for other, (joined, n_pairs) in sample.pairs.items():
+                pair = frozenset({sample.filters.pipeline, other})
                 so_far = fresh.get(pair, (0, 0))
                 fresh[pair] = so_far[0] + joined, so_far[1] + n_pairs
         for pair, (joined, n_pairs) in fresh.items():
@@ -601,24 +607,24 @@ class JoinLoop:
         if changed:
             evidence = {
                 "pass_fracs": {_text(pair): now[pair] for pair in _ranked(now)},
-                "pipelines": [each.name for each in changed],
+                "pipelines": [pipeline.name for pipeline in changed],
             }
             ranks = list(map(_text, _ranked(before))), list(map(_text, _ranked(now)))
             entries.append(JournalEntry(batch_id, COMPONENT, "tree", *ranks, evidence))
-        for each in changed:
-            assert each.filters is not None
-            order = each.filters.nearest(each.order)
-            if not each.is_held and order != each.order:
-                plans, why = (each.plan, list(order)), {"why": "another tree"}
-                entries.append(each.decision(batch_id, "order", *plans, why))
-                each.order = order
+        for pipeline in changed:
+            assert pipeline.filters is not None
+            order = pipeline.filters.nearest(pipeline.order)
+            if not pipeline.is_held and order != pipeline.order:
+                plans, why = (pipeline.plan, list(order)), {"why": "another tree"}
+                entries.append(pipeline.decision(batch_id, "order", *plans, why))
+                pipeline.order = order
         return entries
 
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> JoinState:
         """Return the learned state."""
-        states = {name: each.snapshot() for name, each in self.pipelines.items()}
+        states = {name: pipeline.snapshot() for name, pipeline in self.pipelines.items()}
         return JoinState(
             inputs=self.graph.inputs,
             orders=self.plan,
@@ -626,7 +632,7 @@ class JoinLoop:
             pairs=[(*_ends(pair), *counts) for pair, counts in self.pairs.items()],
             n_since_tree=self._n_since_tree,
             pipelines={name: state for name, state in states.items() if state is not None},
-            routes={name: each.loop.snapshot() for name, each in self.routes.items()},
+            routes={name: routes.loop.snapshot() for name, routes in self.routes.items()},
         )
 
     def restore(self, state: Any) -> None:

@@ -55,8 +55,8 @@ class WayFilters:
     @cached_property
     def parents(self) -> tuple[int | None, ...]:
         """For each filter, the filter of the way without its last window; None if that is empty."""
-        places = {each.way: at for at, each in enumerate(self.filters)}
-        return tuple(places.get(each.way[:-1]) for each in self.filters)
+        places = {way_filter.way: index for index, way_filter in enumerate(self.filters)}
+        return tuple(places.get(way_filter.way[:-1]) for way_filter in self.filters)
 
     @cached_property
     def outwards(self) -> tuple[int, ...]:
@@ -64,8 +64,8 @@ class WayFilters:
 
         Profiled in this order, windows that ways have in common are probed once.
         """
-        lengths = [len(each.way) for each in self.filters]
-        return tuple(sorted(range(len(lengths)), key=lambda at: lengths[at]))
+        lengths = [len(way_filter.way) for way_filter in self.filters]
+        return tuple(sorted(range(len(lengths)), key=lambda index: lengths[index]))
 
     def order(self, ranking: Sequence[int]) -> tuple[str, ...]:
         """Return the order of the windows by ``ranking[position] -> index``, the best filter first.
@@ -73,14 +73,16 @@ class WayFilters:
         Each filter adds those of its way that are missing.
         """
         order = dict.fromkeys(self.head)
-        for at in ranking:
-            order |= dict.fromkeys(self.filters[at].way)
+        for index in ranking:
+            order |= dict.fromkeys(self.filters[index].way)
         return tuple(order)
 
     def nearest(self, order: Sequence[str]) -> tuple[str, ...]:
         """Return the order along the ways that is nearest to another order."""
-        targets = [each.target for each in self.filters]
-        return self.order(sorted(range(len(targets)), key=lambda at: order.index(targets[at])))
+        targets = [way_filter.target for way_filter in self.filters]
+        return self.order(
+            sorted(range(len(targets)), key=lambda index: order.index(targets[index]))
+        )
 
 
 def way_filters(
@@ -94,10 +96,10 @@ def way_filters(
     ways = _ways(_tree(graph, pass_fracs or {}), pipeline)
     others = [ways[name] for name in graph.inputs if name != pipeline]
     root = min(others, key=len)
-    if all(each == root or (len(each) == 2 and each[:1] == root) for each in others):
-        leaves = tuple(WayFilter(each[1:]) for each in others if each != root)
+    if all(way == root or (len(way) == 2 and way[:1] == root) for way in others):
+        leaves = tuple(WayFilter(way[1:]) for way in others if way != root)
         return WayFilters(pipeline, root, leaves)
-    return WayFilters(pipeline, (), tuple(WayFilter(each) for each in others))
+    return WayFilters(pipeline, (), tuple(WayFilter(way) for way in others))
 
 
 def has_cycle(graph: JoinGraph) -> bool:
@@ -109,7 +111,9 @@ def has_cycle(graph: JoinGraph) -> bool:
 def neighbours(graph: JoinGraph) -> dict[str, tuple[str, ...]]:
     """Return the inputs that each one is directly joined with."""
     return {
-        name: tuple(each for each in graph.inputs if each != name and graph.links((name,), each))
+        name: tuple(
+            other for other in graph.inputs if other != name and graph.links((name,), other)
+        )
         for name in graph.inputs
     }
 
@@ -147,13 +151,13 @@ def _spanning(links: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     from scipy.sparse import coo_array  # noqa: PLC0415 - it takes long to load
     from scipy.sparse.csgraph import minimum_spanning_tree  # noqa: PLC0415
 
-    names = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in links))}
+    names = {name: number for number, name in enumerate(dict.fromkeys(name for name, _ in links))}
     ends = [[names[name] for name, _ in links], [len(names) + key for _, key in links]]
     size = 1 + max(ends[1])
     # A rank for a weight: ties are broken by it, and none is 0, which would be no link.
     ranks = range(1, len(links) + 1)
-    found = minimum_spanning_tree(coo_array((ranks, ends), shape=(size, size)))
-    return [links[int(rank) - 1] for rank in found.data]
+    tree = minimum_spanning_tree(coo_array((ranks, ends), shape=(size, size)))
+    return [links[int(rank) - 1] for rank in tree.data]
 
 
 def _ways(tree: Tree, start: str) -> dict[str, tuple[str, ...]]:

@@ -124,9 +124,9 @@ def drop_samples(
         seed = seed_of(probing.seed, batch_id, name)
         others = (runs for other, runs in seen.items() if other != name)
         if name in probing.ways and all(others):
-            found = _Profiler(probing, graph, seen, clock).sample(name, news[name], seed)
-            if found is not None:
-                yield found
+            sample = _Profiler(probing, graph, seen, clock).sample(name, news[name], seed)
+            if sample is not None:
+                yield sample
         seen[name] = (*seen[name], news[name])
 
 
@@ -139,8 +139,8 @@ def places(n_rows: int, most: int, seed: int) -> NDArray[np.int64]:
     if n_rows <= most:
         return np.arange(n_rows)
     within = np.random.default_rng(seed).random(most)
-    found = ((np.arange(most) + within) * (n_rows / most)).astype(np.int64)
-    return distinct(np.minimum(found, n_rows - 1))
+    chosen = ((np.arange(most) + within) * (n_rows / most)).astype(np.int64)
+    return distinct(np.minimum(chosen, n_rows - 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +162,8 @@ class _Profiler:
         first = Composites({SEED: units}, codes, new.rows.starts[rows], new.ends_of(rows))
         prob, pairs = rows.size / len(new), self._pairs(name, first)
         bound, of_row = (name, *filters.head), rows
-        for at, other in enumerate(filters.head):
-            first, share, units = self._behind(first, bound[: at + 1], other, seed, most)
+        for position, other in enumerate(filters.head):
+            first, share, units = self._behind(first, bound[: position + 1], other, seed, most)
             prob, of_row = prob * share, of_row[units]
         if not len(first) and not pairs:
             return None
@@ -196,24 +196,24 @@ class _Profiler:
             return None, {}
         in_time = np.argsort(new.rows.starts[of_row], kind="stable")
         rows = new.rows.taken(of_row[in_time])
-        values = [each.values(rows) for each in attributes]
-        found = PartnerSample(
-            tuple(each.name for each in attributes),
+        values = [attribute.values(rows) for attribute in attributes]
+        sample = PartnerSample(
+            tuple(attribute.name for attribute in attributes),
             np.stack(values, axis=1),
             np.minimum(partners[in_time], MOST_TOLD).astype(np.uint8),
             np.full(of_row.size, 1.0 / prob),
         )
-        labels = {each.name: each.texts(rows) for each in attributes}
-        return found, {name: texts for name, texts in labels.items() if texts}
+        labels = {attribute.name: attribute.texts(rows) for attribute in attributes}
+        return sample, {name: texts for name, texts in labels.items() if texts}
 
     def _behind(
         self, first: Composites, bound: tuple[str, ...], other: str, seed: int, most: int
     ) -> tuple[Composites, float, NDArray[np.int64]]:
         """Return combinations of the rows with one more input, their share, and whose they are."""
-        found = self._partners(first, bound, other, len(first)).join(self._keys(first, other))
-        chosen = places(len(found), most, seed)
-        taken = replace(found.take(chosen), rows={SEED: np.arange(chosen.size)})
-        return taken, chosen.size / max(len(found), 1), found.rows[SEED][chosen]
+        composites = self._partners(first, bound, other, len(first)).join(self._keys(first, other))
+        chosen = places(len(composites), most, seed)
+        taken = replace(composites.take(chosen), rows={SEED: np.arange(chosen.size)})
+        return taken, chosen.size / max(len(composites), 1), composites.rows[SEED][chosen]
 
     def _profiled(
         self, first: Composites, bound: tuple[str, ...], filters: WayFilters
@@ -223,18 +223,18 @@ class _Profiler:
         partners, taken_ns = np.zeros((len(first), n_filters), np.int64), np.zeros(n_filters)
         is_on_a_way = set(filters.parents)
         behind: dict[int | None, Composites] = {None: first}
-        for at in filters.outwards[:1]:
-            self._warm(first, bound, filters.filters[at].target)
-        for at in filters.outwards:
-            parent, way = filters.parents[at], filters.filters[at].way
+        for index in filters.outwards[:1]:
+            self._warm(first, bound, filters.filters[index].target)
+        for index in filters.outwards:
+            parent, way = filters.parents[index], filters.filters[index].way
             before = behind[parent]
-            known = (*bound, *way[:-1])
+            joined = (*bound, *way[:-1])
             started = self.clock()
-            found = self._partners(before, known, way[-1], len(first))
-            taken_ns[at] = self.clock() - started + (0 if parent is None else taken_ns[parent])
-            partners[:, at] = found.counts
-            if at in is_on_a_way:
-                behind[at] = found.join(self._keys(before, way[-1]))
+            matches = self._partners(before, joined, way[-1], len(first))
+            taken_ns[index] = self.clock() - started + (0 if parent is None else taken_ns[parent])
+            partners[:, index] = matches.counts
+            if index in is_on_a_way:
+                behind[index] = matches.join(self._keys(before, way[-1]))
         asked = np.full(n_filters, float(len(first)))
         return partners, CostSums.of_calls(asked, np.maximum(taken_ns, 1.0))
 
@@ -245,22 +245,22 @@ class _Profiler:
 
     def _pairs(self, name: str, rows: Composites) -> dict[str, tuple[int, int]]:
         """Count the pairs of the rows with rows of their neighbours."""
-        found = {}
+        pairs = {}
         for other in self.probing.neighbours.get(name, ()):
             if n_rows := sum(map(len, self.windows[other])):
                 links = self.graph.links((name,), other)
-                look_up = LookUp.of(rows, links)
+                look_up = LookUp.from_keys(rows, links)
                 counts = look_up.partners(self.windows[other], len(rows), MOST_PAIRS).counts
                 # Rows of other buckets are not joined.
                 parts = [parts for key, parts in enumerate(self.probing.n_parts) if key in links]
-                found[other] = int(counts.sum()), n_rows * len(rows) * math.prod(parts)
-        return found
+                pairs[other] = int(counts.sum()), n_rows * len(rows) * math.prod(parts)
+        return pairs
 
     def _partners(
         self, before: Composites, bound: Sequence[str], other: str, n_units: int
     ) -> _Partners:
         """Return the partners of sampled rows in a window."""
-        look_up = LookUp.of(before, self.graph.links(bound, other))
+        look_up = LookUp.from_keys(before, self.graph.links(bound, other))
         return look_up.partners(self.windows[other], n_units, MOST_PARTNERS)
 
     def _keys(self, before: Composites, other: str) -> set[int]:
@@ -284,15 +284,17 @@ class _Partners:
         if not self.pieces:
             nothing = np.empty(0, np.int64)
             return Composites({SEED: nothing}, dict.fromkeys(keys, nothing), nothing, nothing)
-        return Composites.concat([self._with(*each) for each in self.pieces])
+        return Composites.concat([self._with(*piece) for piece in self.pieces])
 
-    def _with(self, run: SortedRun, at: NDArray[np.int64], rows: NDArray[np.int64]) -> Composites:
+    def _with(
+        self, run: SortedRun, probes: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> Composites:
         """Return some combinations, each with a row of a run."""
-        found, added = self.before.take(at), run.rows
-        more = {key: codes[rows] for key, codes in added.codes.items() if key not in found.codes}
-        starts = np.maximum(found.starts, added.starts[rows])
-        ends = np.minimum(found.ends, run.ends_of(rows))
-        return Composites(found.rows, found.codes | more, starts, ends)
+        taken, added = self.before.take(probes), run.rows
+        more = {key: codes[rows] for key, codes in added.codes.items() if key not in taken.codes}
+        starts = np.maximum(taken.starts, added.starts[rows])
+        ends = np.minimum(taken.ends, run.ends_of(rows))
+        return Composites(taken.rows, taken.codes | more, starts, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,7 +309,7 @@ class LookUp:
     checks: NDArray[np.int64]
 
     @classmethod
-    def of(cls, before: Composites, links: tuple[int, ...]) -> LookUp:
+    def from_keys(cls, before: Composites, links: tuple[int, ...]) -> LookUp:
         """Return the look-up of the keys of combinations by some key classes."""
         checks = stacked([before.codes[key] for key in links[1:]], len(before))
         return cls(before, links, hashes_of(before.codes[links[0]]), checks)
@@ -317,14 +319,14 @@ class LookUp:
         counts, pieces = np.zeros(n_units, np.int64), []
         for run in self._asked(window):
             before, room = counts.copy(), 64 + 4 * len(self.before)
-            at, rows = np.empty((2, room), np.int64)
-            n = self._count(run, most, counts, at, rows)
+            probes, rows = np.empty((2, room), np.int64)
+            n = self._count(run, most, counts, probes, rows)
             if n > room:
                 counts[:] = before
-                at, rows = np.empty((2, n), np.int64)
-                self._count(run, most, counts, at, rows)
+                probes, rows = np.empty((2, n), np.int64)
+                self._count(run, most, counts, probes, rows)
             if n:
-                pieces.append((run, at[:n], rows[:n]))
+                pieces.append((run, probes[:n], rows[:n]))
         return _Partners(self.before, counts, pieces)
 
     def counts(self, window: Sequence[SortedRun], n_units: int, most: int) -> NDArray[np.int64]:
@@ -338,7 +340,7 @@ class LookUp:
         """Return the runs that may have a partner: no cold one whose filter lets nothing pass."""
         key = self.links[0]
         codes = self.before.codes[key]
-        return [each.run for part in window for each in part.asked(key, self.hashes, codes)]
+        return [asked.run for part in window for asked in part.asked(key, self.hashes, codes)]
 
     def _count(
         self,
@@ -399,29 +401,29 @@ def count_partners(
     """
     shift = shift_of(directory)
     n = 0
-    for at in range(hashes.size):
-        unit, wanted, alive = units[at], hashes[at], starts[at]
+    for probe in range(hashes.size):
+        unit, wanted, alive = units[probe], hashes[probe], starts[probe]
         slot = wanted >> shift
         place, stop = np.int64(directory[slot]), np.int64(directory[slot + np.uint64(1)])
         place = first_alive(wanted, alive, place, stop, entries, bounds, stays)
         while place < stop and np.uint64(entries[place, 0]) == wanted and counts[unit] < most:
-            if entries[place, 1] > ends[at]:
+            if entries[place, 1] > ends[probe]:
                 break
             row = np.int64(places[place]) if places.size else place
-            end = min(ends[at], entries[place, 2])
+            end = min(ends[probe], entries[place, 2])
             if stays >= 0:
                 end = min(end, entries[place, 1] + stays)
             is_found = max(alive, entries[place, 1]) <= end
             if marks.size:
                 is_found = is_found and (marks[row] & bit) != 0
             for code in range(checks.shape[0]):
-                is_found = is_found and checks[code, at] == index_checks[code, row]
+                is_found = is_found and checks[code, probe] == index_checks[code, row]
             place += 1
             if not is_found:
                 continue
             counts[unit] += 1
             if n < found_rows.size:
-                found_probes[n] = at
+                found_probes[n] = probe
                 found_rows[n] = row
             n += 1
     return n
