@@ -962,6 +962,8 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         if others:
             msg = f"what the join {name!r} has learned is of others: {sorted(others)}"
             raise StateError(msg, query=name)
+        for name in self.bound.source.refreshed:  # its keys may not stay unique
+            self.leaving.unique.pop(name, None)
         self._restore_orders(learned.loop)
         self.grids.restore(learned.bins)
         self.drops.loop.restore(learned.drops)
