@@ -412,7 +412,10 @@ class Kafka(Source):
                 isolation_level=client.IsolationLevel.READ_COMMITTED,
                 request_timeout=wait_s,
             )
-            return {place: future.result().offset for place, future in futures.items()}
+            answers = {place: future.result().offset for place, future in futures.items()}
+            if client.OFFSET_INVALID in answers.values():  # of a partition that did not answer
+                raise client.KafkaException(client.KafkaError(client.KafkaError._TIMED_OUT))
+            return answers
 
         offsets: Offset = {topic: {} for topic in partitions}
         for place, offset in self._asked(ask).items():
