@@ -8,9 +8,8 @@ import os
 import pickle
 import re
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from types import SimpleNamespace
 
 import confluent_kafka
 import pyarrow as pa
@@ -26,7 +25,7 @@ from hypothesis import strategies as st
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, OptionError, SourceError
-from eddyline.sources import kafka, source_of
+from eddyline.sources import source_of
 from eddyline.sources.kafka import (
     _IDLE,
     METADATA,
@@ -961,38 +960,6 @@ def test_a_broker_that_is_away_for_a_while_costs_time_alone(own_broker):
         with pytest.raises(SourceError, match="does not answer"):
             short.latest(start, None, None)
     end = source.latest(start, None, None)
-    assert values_of(read(source, start, end)) == [b"%d" % n for n in range(10)]
-
-
-def test_a_partition_without_an_answer_is_asked_again(broker, monkeypatch):
-    topic = broker.topic()
-    broker.produce(topic, numbered(range(10)))
-    source = bytes_of(broker, topic, timeout="60 seconds")
-    start = source.initial()
-    n_asked = []
-
-    class Admin:
-        """Gives no offset of the first partition when it is asked first."""
-
-        def __init__(self, admin):
-            self._admin = admin
-
-        def __getattr__(self, name):
-            return getattr(self._admin, name)
-
-        def list_offsets(self, asked, **how):
-            answers = self._admin.list_offsets(asked, **how)
-            n_asked.append(len(answers))
-            if len(n_asked) == 1:
-                unknown = Future()
-                unknown.set_result(SimpleNamespace(offset=confluent_kafka.OFFSET_INVALID))
-                answers[next(iter(answers))] = unknown
-            return answers
-
-    admin = kafka._admin
-    monkeypatch.setattr(kafka, "_admin", lambda settings: Admin(admin(settings)))
-    end = source.latest(start, None, None)
-    assert len(n_asked) > 1
     assert values_of(read(source, start, end)) == [b"%d" % n for n in range(10)]
 
 
