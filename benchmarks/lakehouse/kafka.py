@@ -273,7 +273,7 @@ def _sizes(checkpoint: Path) -> dict[str, float]:
     offsets = [path for path in files if path.parent.name == "offsets" and path.name.isdecimal()]
     newest = max(offsets, key=lambda path: int(path.name), default=None)
     return {
-        "driver's memory": _resident_bytes(),
+        "bytes of the driver's Python process": _resident_bytes(),
         "files of the checkpoint": len(files),
         "bytes of an offset": newest.stat().st_size if newest else 0,
     }

@@ -963,6 +963,32 @@ def test_a_broker_that_is_away_for_a_while_costs_time_alone(own_broker):
     assert values_of(read(source, start, end)) == [b"%d" % n for n in range(10)]
 
 
+@pytest.mark.parametrize("n_unknown", [1, 2, 99])
+def test_a_partition_that_has_no_end_for_a_moment_is_asked_again(broker, monkeypatch, n_unknown):
+    topic = broker.topic()
+    broker.produce(topic, numbered(range(10)))
+    source = bytes_of(broker, topic)
+    start, ask, n_asked = source.initial(), source._offsets, []
+
+    def offsets(partitions, where):
+        answer = ask(partitions, where)
+        if where == "latest":
+            n_asked.append(where)
+        if where == "latest" and len(n_asked) <= n_unknown:
+            answer[topic]["0"] = confluent_kafka.OFFSET_INVALID
+        return answer
+
+    monkeypatch.setattr(source, "_offsets", offsets)
+    if n_unknown == 99:
+        with pytest.raises(SourceError, match="was deleted, or made anew"):
+            source.latest(start, None, None)
+        return
+    end = source.latest(start, None, None)
+    assert len(n_asked) > n_unknown
+    monkeypatch.undo()
+    assert sorted(values_of(read(source, start, end))) == [b"%d" % n for n in range(10)]
+
+
 def test_time_that_the_reader_takes_is_not_the_brokers(broker, long_topic, monkeypatch):
     monkeypatch.setattr("eddyline.sources.kafka.READ_AT_ONCE", 1_000)
     source = bytes_of(broker, long_topic, timeout="1 second")

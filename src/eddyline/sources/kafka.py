@@ -71,6 +71,9 @@ READ_AT_ONCE = 10_000
 SPLIT_RECORDS = 200_000
 """Fewest records of a range that is worth a task of its own."""
 
+MOST_ASKED, ASKED_AGAIN_S = 6, 0.2
+"""How often a partition is asked for its end, and the pause between (s)."""
+
 FEW_RECORDS = 100_000
 """Most records that the driver reads: some 0.3 s."""
 
@@ -221,7 +224,7 @@ class Kafka(Source):
 
     def latest(self, start: Offset | None, most_rows: int | None, until: Offset | None) -> Offset:
         """Return how far a batch may read."""
-        ends = self._offsets(self._partitions(), LATEST)
+        ends = self._ends(start or {})
         self.newest_offset = {topic: dict(partitions) for topic, partitions in ends.items()}
         before = {topic: dict(offsets) for topic, offsets in (start or {}).items()}
         if start is not None:
@@ -237,6 +240,24 @@ class Kafka(Source):
                 ),
             )
         return ends if most_rows is None else _limited(before, ends, most_rows)
+
+    def _ends(self, start: Offset) -> Offset:
+        """Return the end of each partition; one that was read and has no end is asked again.
+
+        A broker that comes back answers so for a moment. If it goes on, the partition is gone.
+        """
+        for n_left in range(MOST_ASKED - 1, -1, -1):
+            ends = self._offsets(self._partitions(), LATEST)
+            has_all = all(
+                int(ends.get(topic, {}).get(partition, 0)) >= 0
+                for topic, offsets in start.items()
+                for partition, first in offsets.items()
+                if int(first) >= 0
+            )
+            if has_all or not n_left:
+                break
+            time.sleep(ASKED_AGAIN_S)
+        return ends
 
     def _begin_new(self, before: Offset, ends: Offset) -> None:
         """Let new partitions begin at their first record.

@@ -170,7 +170,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.drops = TableFilter(bound, is_on=is_filtered)
         has_tables = len(bound.timed) < len(bound.inputs)
         self.refreshed = RefreshedTables(bound) if has_tables else None
-        # Caches have combinations with rows of tables.
+        # Caches would go on with the combinations of an earlier version.
         can_cache = bound.is_plain and not self.leaving.lengths and not bound.source.refreshed
         tables = frozenset(self.graph.inputs) - {*bound.timed}
         # Caches are of the order that all rows take.
