@@ -198,7 +198,10 @@ def spark(tmp_path_factory):
     try:
         made = session(
             {
-                "spark.driver.memory": "2g",
+                # One plan of 1,600 conditions needs 900 MB, and Spark keeps what it knows of the last
+                # thousand plans unless it is told not to.
+                "spark.driver.memory": "3g",
+                "spark.sql.ui.retainedExecutions": "50",
                 "spark.driver.extraJavaOptions": f"{DEFAULTS['spark.driver.extraJavaOptions']} "
                 # Jobs are too short for the optimizing compiler, and two cores have no others.
                 # Without it Java keeps 48 MB of machine code: after a minute of tests it throws out
