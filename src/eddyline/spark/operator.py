@@ -62,6 +62,8 @@ class Batch:
     """Whether what comes behind the operator takes an Arrow table, up to the sink."""
     takes_tasks: bool = False
     """Whether every later operator and the sink can run inside the tasks."""
+    tables_noted: set[str] = field(default_factory=set)
+    """Tables whose version this attempt of the batch is the first one to note."""
 
 
 class Metrics(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -364,6 +365,28 @@ def test_a_version_without_a_column_that_is_read_is_an_error(spark, tmp_path):
     assert got == ["again"]
 
 
+@pytest.mark.large("runs a query of two joins twice")
+def test_a_version_that_a_later_join_cannot_read_does_not_bind_the_batch(spark, tmp_path):
+    text = """SELECT a.x FROM a WHERE EXISTS (SELECT 1 FROM t WHERE t.k = a.k)
+              AND EXISTS (SELECT 1 FROM t WHERE t.k = a.k AND t.v = 'right')"""
+    write_table(tmp_path, [(1, "right")])
+    write_rows(tmp_path, "a", 0, [(1, 10, 0)])
+    write_rows(tmp_path, "a", 1, [(1, 11, 0)])
+    got = []
+
+    def sink(df, batch_id):
+        got.append([row.x for row in df.collect()])
+        if batch_id == 0:
+            other = pa.schema([("k", pa.int64()), ("w", pa.string())])
+            write_table(tmp_path, [(1, "w")], other, schema_mode="overwrite")
+
+    with pytest.raises(Exception, match="version 1 of table 't' lacks what query 'q' reads"):
+        run_over(engine_over(spark, tmp_path, streams=("a",)), text, tmp_path, sink)
+    write_table(tmp_path, [(1, "right")], schema_mode="overwrite")
+    run_over(engine_over(spark, tmp_path, streams=("a",)), text, tmp_path, sink)
+    assert got == [[10], [11]]
+
+
 @pytest.mark.large("starts a query")
 def test_versions_are_looked_at_when_the_interval_is_over(spark, tmp_path):
     write_table(tmp_path, [(1, "v")])
@@ -426,3 +449,103 @@ def test_a_script_names_the_refresh_of_a_table(spark, tmp_path):
     assert "looks for a newer one where the last look was 5 min ago" in " ".join(
         run.explain().split()
     )
+
+
+def arrivals(draws, n_batches):
+    """Return what streams a and b bring in each batch, and the versions of the table."""
+    keys = [None, *range(4)]
+    arrived = [
+        tuple(
+            [(draws.choice(keys), 100 * batch + number, 60 * batch) for number in range(6)]
+            for _ in "ab"
+        )
+        for batch in range(n_batches)
+    ]
+    versions = [[(key, draws.choice("pqr")) for key in keys[1:]] for _ in arrived]
+    return arrived, versions
+
+
+@pytest.mark.large("two queries that share a join, over three batches")
+def test_queries_that_share_a_join_meet_one_version(spark, tmp_path):
+    arrived, versions = arrivals(random.Random(4), 3)
+    for batch, rows in enumerate(arrived):
+        for name, own in zip("ab", rows, strict=True):
+            write_rows(tmp_path, name, batch, own)
+    write_table(tmp_path, versions[0])
+    long = QUERIES["two"].replace("AS x", "AS long")
+    short = QUERIES["two"].replace("1 HOUR", "30 SECONDS").replace("AS x", "AS short")
+    got = {"long": [], "short": []}
+
+    def sink(df, batch_id):
+        name = df.columns[0]
+        got[name].append(sorted(((row[0], row[1]) for row in df.collect()), key=str))
+        if all(len(batches) == batch_id + 1 for batches in got.values()) and batch_id < 2:
+            write_table(tmp_path, versions[batch_id + 1])
+
+    engine = engine_over(spark, tmp_path)
+    engine.query(long, name="long")
+    engine.query(short, name="short")
+    runs = engine.start_all(sink, checkpoint=tmp_path / "ckpt", trigger="available_now")
+    for run in runs:
+        assert run.await_termination(180)
+    assert "share the exchange" in runs[0].explain()
+    assert got["long"] == expected("two", arrived, versions)
+    # Rows of earlier batches are more than thirty seconds older.
+    assert got["short"] == [
+        expected("two", [rows], [version])[0]
+        for rows, version in zip(arrived, versions, strict=True)
+    ]
+    assert [after for _, _, after in versions_of(runs[0])] == ["t 0", "t 1", "t 2"]
+
+
+@pytest.mark.large("three runs of two batches each")
+def test_a_copied_checkpoint_goes_on_with_the_versions_of_its_own(spark, tmp_path):
+    arrived, versions = arrivals(random.Random(5), 4)
+    got = []
+
+    def run(ckpt, batches):
+        for batch in batches:
+            for name, own in zip("ab", arrived[batch], strict=True):
+                write_rows(tmp_path, name, batch, own)
+
+        def sink(df, batch_id):
+            got.append(sorted(((row.x, row.v) for row in df.collect()), key=str))
+            if batch_id + 1 in batches:
+                write_table(tmp_path, versions[batch_id + 1])
+
+        query = engine_over(spark, tmp_path).query(QUERIES["two"], name="q")
+        started = query.start(sink, checkpoint=tmp_path / ckpt, trigger="available_now")
+        assert started.await_termination(180)
+
+    answer = expected("two", arrived, versions)
+    write_table(tmp_path, versions[0])
+    run("ckpt", range(2))
+    shutil.copytree(tmp_path / "ckpt", tmp_path / "copy")
+    for ckpt in ("ckpt", "copy"):
+        write_table(tmp_path, versions[2])
+        run(ckpt, range(2, 4))
+    assert got == [*answer, *answer[2:]]
+
+
+@pytest.mark.large("a run of six batches")
+@pytest.mark.parametrize("constraints", [True, "discard"])
+def test_rows_that_are_done_are_done_for_every_version(spark, tmp_path, constraints):
+    arrived, versions = arrivals(random.Random(6), 6)
+    for batch, rows in enumerate(arrived):
+        for name, own in zip("ab", rows, strict=True):
+            write_rows(tmp_path, name, batch, own)
+    write_table(tmp_path, versions[0])
+    got = []
+
+    def sink(df, batch_id):
+        got.append(sorted(((row.x, row.v) for row in df.collect()), key=str))
+        if batch_id < 5:
+            write_table(tmp_path, versions[batch_id + 1])
+
+    run_over(engine_over(spark, tmp_path), QUERIES["two"], tmp_path, sink, constraints=constraints)
+    whole = expected("two", arrived, versions)
+    if constraints is True:
+        assert got == whole
+    else:
+        for some, every in zip(got, whole, strict=True):
+            assert not Counter(some) - Counter(every)

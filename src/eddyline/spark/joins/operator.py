@@ -348,7 +348,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """Read the tables again that have a newer version; see ``RefreshedTables``."""
         assert self.inputs.arrived is not None
         spark = self.inputs.arrived.sparkSession
-        part, self._read_again = tables.before(batch.id, self.part, self.place, spark)
+        part, self._read_again = tables.before(batch, self.part, self.place, spark)
         if part is not self.part:
             with self._lock:
                 self.part = part

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.bound import BoundJoin
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout, JoinInput
-    from eddyline.spark.operator import Observed
+    from eddyline.spark.operator import Batch, Observed
     from eddyline.state.manifest import StatePlace
     from eddyline.state.table_versions import Versions
 
@@ -513,7 +513,7 @@ class RefreshedTables:
         """Rows of each version that this process has read."""
 
     def before(
-        self, batch_id: int, part: JoinPart, place: StatePlace, spark: SparkSession
+        self, batch: Batch, part: JoinPart, place: StatePlace, spark: SparkSession
     ) -> tuple[JoinPart, list[JournalEntry]]:
         """Return the state before a batch with the versions that it reads, and what is told of it.
 
@@ -524,6 +524,7 @@ class RefreshedTables:
         entries: list[JournalEntry] = []
         if not self._tables and not self._static:
             return part, entries
+        batch_id = batch.id
         noted = noted_versions(place, batch_id)
         self._check_static(batch_id, part, noted)
         if not self._tables:
@@ -531,6 +532,7 @@ class RefreshedTables:
         versions = noted | self._newest(part, noted, batch_id, entries)
         if versions != noted:
             note_versions(place, batch_id, versions)
+            batch.tables_noted.update(versions.keys() - noted.keys())
         try:
             for table in self._tables:
                 before, version = part.versions.get(table.name), versions[table.stream]
@@ -546,9 +548,10 @@ class RefreshedTables:
                     entry = JournalEntry(batch_id, COMPONENT, "version", shown, now, evidence)
                     entries.append(entry)
         except BaseException:
-            # Nothing was joined with a version that cannot be read: it does not bind the batch.
-            if versions != noted:
-                note_versions(place, batch_id, noted)
+            # The sink has no results yet: what this attempt noted does not bind the batch.
+            if batch.tables_noted:
+                earlier = {n: v for n, v in versions.items() if n not in batch.tables_noted}
+                note_versions(place, batch_id, earlier)
             raise
         return part, entries
 
