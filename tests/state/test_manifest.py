@@ -99,6 +99,18 @@ def test_runs_that_no_manifest_names_go(folder):
     assert runs_of(folder) == {"stays"}
 
 
+def test_files_of_others_in_the_folder_of_runs_stay(folder):
+    committed(folder, 0, "r")
+    other = Path(folder.place("").runs) / "model.bin"
+    other.write_bytes(b"weights")
+    committed(folder, 1)
+    committed(folder, 2)
+    assert runs_of(folder) == {"model"}
+    folder.clear()
+    assert folder.latest() is None
+    assert other.read_bytes() == b"weights"
+
+
 def test_every_kind_of_file_of_a_bucket_is_kept(folder):
     names = "run", "cold", "filter", "waits", "ends", "groups"
     run, cold, filter_, waits, ends, groups = (written(folder, name) for name in names)

@@ -11,6 +11,7 @@ tasks write to, and ``check_state`` compares all files with their checksums and 
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,6 +36,11 @@ KEPT = 2
 
 VERSIONS = "versions"
 """The folder of the versions of tables, in that of the state; see ``table_versions``."""
+
+IS_OWN = re.compile(
+    r".*[.](index|rows|held|filter|dropped|groups|ends)[.]arrow([.].*)?|[0-9]{8}[.]json.*", re.DOTALL
+)
+"""Names of files of runs and of versions of tables; no other file of their folders is removed."""
 
 RESTORE = "restore it from a backup"
 """Advice about state that is damaged."""
@@ -177,7 +183,8 @@ class ManifestFolder:
                 self.files.delete_file(self._path(batch_id))
             for folder in (self._runs, f"{self.folder}/{VERSIONS}"):
                 for name in names_in(self.files, folder):
-                    self.files.delete_file(f"{folder}/{name}")
+                    if IS_OWN.fullmatch(name):
+                        self.files.delete_file(f"{folder}/{name}")
         except OSError as error:
             msg = f"the state in {self.folder} cannot be removed: {error}; remove it"
             raise StateError(msg, folder=self.folder) from error
@@ -219,7 +226,7 @@ class ManifestFolder:
         }
         try:
             present, stems = names_in(self.files, self._runs), self._stems
-            there = {name: stems.get(name) or _stem(name) for name in present}
+            there = {name: stems.get(name) or _stem(name) for name in present if IS_OWN.fullmatch(name)}
             needed = manifest.names
             new = needed - before
             if missing := new.difference(there.values()):

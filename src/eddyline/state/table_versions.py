@@ -60,8 +60,8 @@ def note_versions(place: StatePlace, batch_id: int, versions: Versions) -> None:
         raise StateError(msg, path=path) from error
     with suppress(OSError):  # the next batch tries again
         for name in names_in(place.files, folder):
-            number = name.removesuffix(ENDING)
-            if not number.isdecimal() or not batch_id - KEPT < int(number) <= batch_id:
+            number = name.partition(".")[0]
+            if number.isdecimal() and not batch_id - KEPT < int(number) <= batch_id:
                 place.files.delete_file(f"{folder}/{name}")
 
 
