@@ -185,7 +185,7 @@ def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) ->
     columns: list[Values] = []
     for text, made in zip(texts, like.schema, strict=True):
         found = _found(plain_path(text), source)
-        values = _computed(text, source, made.dataType, like) if found is None else None
+        values = computed_values(text, source, made.dataType, like) if found is None else None
         if found is not None and found[1] == made.dataType:
             values = ColumnValues(found[0])
         if values is None:
@@ -197,8 +197,17 @@ def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) ->
         return None
 
 
-def _computed(text: str, source: StructType, wanted: DataType, like: DataFrame) -> Values | None:
-    """Return what computes an output column of a type; None if Spark has to."""
+def computed_values(
+    text: str, source: StructType, wanted: DataType, like: DataFrame
+) -> Values | None:
+    """Return what computes SQL of a type over a table; None if Spark has to.
+
+    Args:
+        text: the SQL, perhaps with an alias.
+        source: the columns of the table.
+        wanted: the type that Spark gives it.
+        like: a DataFrame of the session.
+    """
     types = {field.name: field.dataType.simpleString() for field in source}
     if len({name.lower() for name in types}) < len(source):
         return None
