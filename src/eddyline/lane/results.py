@@ -13,10 +13,12 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from eddyline.errors import SourceError
@@ -53,6 +55,20 @@ class Picked:
             column = values.over(table)
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The rows for which all of some conditions are true."""
+
+    conditions: tuple[Values, ...]
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Return these rows of a table."""
+        truths = [
+            pc.fill_null(condition.over(table), fill_value=False) for condition in self.conditions
+        ]
+        return table.filter(reduce(pc.and_, truths))
 
 
 def with_places(place: str, places: str, table: pa.Table) -> pa.Table:
