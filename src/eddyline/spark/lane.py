@@ -217,7 +217,7 @@ class ListedScan(PlainScan):
 
 def _check_has_rows(scans: Iterable[ListedScan]) -> None:
     """Raise NoRows if no file has a row."""
-    if not any(each.tasks for each in scans):
+    if not any(scan.tasks for scan in scans):
         raise NoRows("there are no rows")
 
 
@@ -251,27 +251,27 @@ def _stored_columns(df: DataFrame) -> tuple[Any, list[str]]:
     java: Any = (df if df.isStreaming else df.select("*"))._jdf
     execution = java.queryExecution()
     node = execution.analyzed() if df.isStreaming else execution.withCachedData()
-    places = [at for at, _ in columns_of(node)]
+    places = [number for number, _ in columns_of(node)]
     while node.children().size():
         name = node.nodeName()
         if name not in _STANDS:
             raise Refused(f"{name} stands between the files and it")
         if name == "Project":
             renamed = renamed_by(node)
-            own = {
-                each.exprId().id()
-                for each in each_of(node.projectList())
-                if kind_of(each) == "AttributeReference"
+            kept = {
+                column.exprId().id()
+                for column in each_of(node.projectList())
+                if kind_of(column) == "AttributeReference"
             }
-            if not all(at in renamed or at in own for at in places):
+            if not all(number in renamed or number in kept for number in places):
                 raise Refused("a column is computed before it")
-            places = [renamed.get(at, at) for at in places]
+            places = [renamed.get(number, number) for number in places]
         node = node.children().apply(0)
     names = dict(columns_of(node))
-    known = {*names.values()} if has_plain_files(node) else _columns_of_files(node)
-    stored = [names.get(at, "") for at in places]
+    in_files = {*names.values()} if has_plain_files(node) else _columns_of_files(node)
+    stored = [names.get(number, "") for number in places]
     for name in stored:
-        if name not in known:
+        if name not in in_files:
             raise Refused(f"{name or 'a column'!r} is no column of the files")
     return node, stored
 
@@ -306,9 +306,9 @@ def _columns_of_files(leaf: Any) -> set[str]:
         names = set(map(str, relation.dataSchema().fieldNames()))
     else:
         raise Refused(f"it reads {_named(leaf)}, not Parquet files")
-    for each in json.loads(str(leaf.schema().json()))["fields"]:
-        if _OF_TABLE & each["metadata"].keys():
-            raise Refused(f"the table gives {each['name']!r} values that files do not have")
+    for field in json.loads(str(leaf.schema().json()))["fields"]:
+        if _OF_TABLE & field["metadata"].keys():
+            raise Refused(f"the table gives {field['name']!r} values that files do not have")
     if any(name.startswith("_tmp_metadata") for name in names):
         raise Refused("a column has a name that Spark fills by itself")
     if refused := option_names(options) & _REFUSED_OPTIONS:
@@ -505,8 +505,8 @@ class Lane:
         try:
             self._check_may_read()
             if batch.id >= 0:
-                found = self._files_of_batch(df, batch)
-                return replace(found[0], schema=df.schema) if found else None
+                scans = self._files_of_batch(df, batch)
+                return replace(scans[0], schema=df.schema) if scans else None
             if keeps_plan and self.wanted != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
             (scan,) = self._fitting((PlainScan.of(df),))
@@ -545,7 +545,7 @@ class Lane:
         if self._keeps_rows and not batch.is_taken_whole:
             raise Refused("the sink may not take all of the results")
         if not self._scans:
-            self._scans = tuple(PlainScan.of(each, df.sparkSession) for each in self._streams)
+            self._scans = tuple(PlainScan.of(stream, df.sparkSession) for stream in self._streams)
         scans = self._fitting(self._scans)
         if self.choice.next != FILES:
             self._ran = ROWS
@@ -575,9 +575,13 @@ class Lane:
         if self._ran == FILES and batch.files is not None:
             took_ns += batch.files.read_ns
         entries = self.choice.step(self._ran, batch.n_rows, took_ns, batch.id)
-        metrics = [each.metrics for each in observed if each.metrics.get("sent") is not None]
+        metrics = [
+            observation.metrics
+            for observation in observed
+            if observation.metrics.get("sent") is not None
+        ]
         if self._ran == FILES and metrics:
-            n_kept, n_sent = (sum(each[name] for each in metrics) for name in ("kept", "sent"))
+            n_kept, n_sent = (sum(metric[name] for metric in metrics) for name in ("kept", "sent"))
             self.choice.sent(batch.n_rows, n_kept, n_sent)
         if self._ran == FILES and self._is_here:
             self.choice.sent(batch.n_rows, 0, 0)
@@ -605,7 +609,7 @@ class Lane:
         """
         if isinstance(error, NoRows) and self.note:
             return
-        known = (
+        reason = (
             str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
         )
-        self.note = f"lane: no, because {known}"
+        self.note = f"lane: no, because {reason}"
