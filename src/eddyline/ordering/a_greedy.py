@@ -141,10 +141,12 @@ def z_scores(joint: Floats, price: Floats) -> Floats:
     ((F, F)), prices by position ((F,)).
     """
     view = view_of(joint)
-    own = (view.diagonal() / price)[:, None]
-    squares = view / price**2 + own / price[:, None] - 2.0 * joint / (price * price[:, None])
+    own_score = (view.diagonal() / price)[:, None]
+    squares = view / price**2 + own_score / price[:, None] - 2.0 * joint / (price * price[:, None])
     spread = np.sqrt(np.maximum(squares, 0.0))
-    return np.divide(view / price - own, spread, out=np.zeros_like(spread), where=spread > 0.0)
+    return np.divide(
+        view / price - own_score, spread, out=np.zeros_like(spread), where=spread > 0.0
+    )
 
 
 @dataclass(frozen=True, slots=True)

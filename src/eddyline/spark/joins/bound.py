@@ -582,8 +582,8 @@ def _made_input(
 ) -> JoinInput:
     """Return an input that operators of its own make; QueryError if it has no event time."""
     assert site.lay_out is not None
-    made = site.lay_out(steps, joined.name)
-    if made.time is None or made.clock is None:
+    laid_out = site.lay_out(steps, joined.name)
+    if laid_out.time is None or laid_out.clock is None:
         msg = (
             f"{joined.name!r} cannot be joined: its rows are made by {steps[-1]}, and have no "
             f"event time. Of aggregates that is a column window.end AS e; of joins that of a "
@@ -591,20 +591,20 @@ def _made_input(
             f"event time of their stream, unchanged, which a table has not"
         )
         raise QueryError(msg, input=joined.name)
-    made.clock.asked()
+    laid_out.clock.asked()
     return JoinInput(
         joined.name,
         joined.input,
         joined.name,
-        made.shape,
-        made.time,
+        laid_out.shape,
+        laid_out.time,
         lateness=None,
         window=joined.window,
         steps=(),
-        shape=made.shape,
+        shape=laid_out.shape,
         needed=joined.columns,
         compared=compared,
-        made=made,
+        made=laid_out,
     )
 
 

@@ -333,38 +333,42 @@ class _Planned:
         joined = [SqlPredicate(JOINED)] if model.tables else []
         return [*joined, *model.predicates]
 
-    def _made(self, made: Made, rows: DataFrame) -> Segments:
+    def _made(self, model_source: Made, rows: DataFrame) -> Segments:
         results = "early" if rows.isStreaming and self._is_early else "final"
-        if made.read:
+        if model_source.read:
             return read(rows, results=results)
-        if made.equations:
-            horizon_us = made.horizon_us
+        if model_source.equations:
+            horizon_us = model_source.horizon_us
             horizon = None if horizon_us is None else timedelta(microseconds=horizon_us)
-            model = dict(made.equations)
+            model = dict(model_source.equations)
             return declare(
                 rows,
-                key=made.keys,
-                time=made.time,
+                key=model_source.keys,
+                time=model_source.time,
                 model=model,
                 horizon=horizon,
-                within=dict(made.near) or None,
+                within=dict(model_source.near) or None,
                 results=results,
             )
-        gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
-        within = {name: bound for name, bound in made.bounds if bound}
-        others = [name for name, bound in made.bounds if not bound]
-        if made.track:
+        gap = (
+            None
+            if model_source.max_gap_us is None
+            else timedelta(microseconds=model_source.max_gap_us)
+        )
+        within = {name: bound for name, bound in model_source.bounds if bound}
+        others = [name for name, bound in model_source.bounds if not bound]
+        if model_source.track:
             others = [name for name in others if name != TRACK]
         return fit(
             rows,
-            key=made.keys,
-            time=made.time,
-            track=made.track or None,
+            key=model_source.keys,
+            time=model_source.time,
+            track=model_source.track or None,
             within=within or None,
             attributes=others,
             max_gap=gap,
             results=results,
-            **dict(made.options),
+            **dict(model_source.options),
         )
 
     @contextmanager
