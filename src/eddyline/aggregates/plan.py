@@ -185,7 +185,7 @@ class AggregatePart(Struct, frozen=True, forbid_unknown_fields=True):
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
         names = {file.name for state in self.buckets.values() for file in state.files}
-        return StatePart.of(self, sorted(names))
+        return StatePart.from_content(self, sorted(names))
 
 
 @dataclass(frozen=True, slots=True)

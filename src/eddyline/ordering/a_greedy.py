@@ -94,7 +94,7 @@ class AGreedy(WindowPolicy):
         """Return the order that satisfies the greedy invariant, if this one does not."""
         if window.n_tuples < self.options.min_fill or window.basis is not None:
             return None
-        evidence = Evidence.of(window, self.options.prior_tuples)
+        evidence = Evidence.from_profile(window, self.options.prior_tuples)
         flagged = following = self._violation(order, evidence)
         if flagged is None:
             return None
@@ -167,7 +167,7 @@ class Evidence:
     drops everything."""
 
     @classmethod
-    def of(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
+    def from_profile(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
         """Read the evidence of a window.
 
         So many prior tuples, dropped by each filter as often as rows are in general, are taken to

@@ -139,7 +139,7 @@ class StreamClock(Operator):
         """Whether a batch has been looked at that is not counted yet."""
 
     @classmethod
-    def of(cls, stream: str, relation: Relation) -> Self:
+    def from_relation(cls, stream: str, relation: Relation) -> Self:
         """Return the clock of a stream.
 
         Raises:
@@ -223,7 +223,7 @@ class StreamClock(Operator):
         passed = self.streams.lows(newest)
         self.part = ClockPart({**self.part.latest, **newest}, n_late, learned, passed)
         self._last_batch = batch.id
-        return StatePart.of(self.part, ())
+        return StatePart.from_content(self.part, ())
 
     # -- one batch ------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class PlainScan:
     """What Spark's plan reads."""
 
     @classmethod
-    def of(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
+    def from_frame(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
         """Return a DataFrame, batch or streaming, as such a scan.
 
         Args:
@@ -182,7 +182,7 @@ class PlainScan:
             )
             if why:
                 raise Refused(f"{why} ({path})")
-            scanned.append(ScannedFile.of(footer, self.columns))
+            scanned.append(ScannedFile.from_footer(footer, self.columns))
         tasks = tasks_of(scanned, int(self.spark.sparkContext.defaultParallelism))
         return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(scanned))
 
@@ -484,7 +484,7 @@ class Lane:
             self._check_may_read()
             if asks_files:
                 raise Refused("the query asks which file a row is of")
-            scans = tuple(map(PlainScan.of, streams))
+            scans = tuple(map(PlainScan.from_frame, streams))
             self._streams = streams
             self._fitting(scans)
         except Exception as error:  # noqa: BLE001 - see _note_refusal
@@ -509,7 +509,7 @@ class Lane:
                 return replace(scans[0], schema=df.schema) if scans else None
             if keeps_plan and self.wanted != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
-            (scan,) = self._fitting((PlainScan.of(df),))
+            (scan,) = self._fitting((PlainScan.from_frame(df),))
             if scan.is_table and self.wanted != "on":
                 raise Refused("a table may be written before the job; lane='on' takes it")
             listed = scan.listed(scan.files())
@@ -545,7 +545,9 @@ class Lane:
         if self._keeps_rows and not batch.is_taken_whole:
             raise Refused("the sink may not take all of the results")
         if not self._scans:
-            self._scans = tuple(PlainScan.of(stream, df.sparkSession) for stream in self._streams)
+            self._scans = tuple(
+                PlainScan.from_frame(stream, df.sparkSession) for stream in self._streams
+            )
         scans = self._fitting(self._scans)
         if self.choice.next != FILES:
             self._ran = ROWS

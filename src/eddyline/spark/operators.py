@@ -63,24 +63,24 @@ _CARRIED = "__carried"
 def filter_of(step: FilterStep, site: Site) -> Operator:
     """Return the operator of a filter; of one with mixed predicates, that of a rule."""
     is_mixed = any(isinstance(predicate, MixedPredicate) for predicate in step.predicates)
-    return (RuleFilter if is_mixed else FilterOperator).of(step, site)
+    return (RuleFilter if is_mixed else FilterOperator).from_step(step, site)
 
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
-    AggregateStep: AggregateOperator.of,
-    OverStep: OverOperator.of,
-    CorrelateStep: CorrelateOperator.of,
-    SharedAggregateStep: SharedAggregateOperator.of,
-    UnionStep: UnionOperator.of,
-    RuleStep: RuleOperator.of,
-    ProjectStep: ProjectOperator.of,
-    JoinStep: JoinOperator.of,
-    SharedJoinStep: SharedJoinOperator.of,
+    AggregateStep: AggregateOperator.from_step,
+    OverStep: OverOperator.from_step,
+    CorrelateStep: CorrelateOperator.from_step,
+    SharedAggregateStep: SharedAggregateOperator.from_step,
+    UnionStep: UnionOperator.from_step,
+    RuleStep: RuleOperator.from_step,
+    ProjectStep: ProjectOperator.from_step,
+    JoinStep: JoinOperator.from_step,
+    SharedJoinStep: SharedJoinOperator.from_step,
     MemberFilterStep: member_filter,
-    ModelStep: ModelOperator.of,
-    SharedModelStep: SharedModelOperator.of,
-    AlarmStep: AlarmOperator.of,
+    ModelStep: ModelOperator.from_step,
+    SharedModelStep: SharedModelOperator.from_step,
+    AlarmStep: AlarmOperator.from_step,
 }
 """By the kind of step: makes its operator over the rows of a site."""
 
@@ -166,7 +166,7 @@ def _laid_over_one(
     routing = FilterOptions.taken(options)[0]
     read = read.narrowed([steps], routes=bool(routing.routing), route_by=routing.route_by)
     name = stream if not input else steps[0].output
-    clock = None if read.time is None else StreamClock.of(name, read)
+    clock = None if read.time is None else StreamClock.from_relation(name, read)
     site = Site(
         read.rows,
         query,

@@ -51,7 +51,7 @@ class ProjectOperator(Operator):
         self._step = step
 
     @classmethod
-    def of(cls, step: ProjectStep, site: Site) -> Self:
+    def from_step(cls, step: ProjectStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(site.query, step, site.df)
 

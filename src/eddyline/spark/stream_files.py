@@ -118,7 +118,7 @@ class FileStream:
         """Where the driver puts rows that it reads itself."""
 
     @classmethod
-    def of(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
+    def from_stream(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
         """Return a streaming DataFrame as such a stream; None if it is another one.
 
         Args:

@@ -134,7 +134,7 @@ class UnionOperator(_Union):
         self.clock = self._clock
 
     @classmethod
-    def of(cls, step: UnionStep, site: Site) -> _Union:
+    def from_step(cls, step: UnionStep, site: Site) -> _Union:
         """Return the operator of a step.
 
         Raises:

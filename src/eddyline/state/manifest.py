@@ -58,7 +58,7 @@ class StatePart(msgspec.Struct, frozen=True):
     """Description of the state by the operator, in JSON; only the operator knows its type."""
 
     @classmethod
-    def of(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
+    def from_content(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
         """Return the state that a value describes, with the run files that it names."""
         return cls(tuple(files), msgspec.Raw(msgspec.json.encode(content)))
 

@@ -27,7 +27,7 @@ MAX_FILTERS = 20
 
 def static_greedy(profile: FilterProfile) -> Order:
     """Return the greedy order of a profile; ties go to the smaller filter index."""
-    evidence = Evidence.of(profile)
+    evidence = Evidence.from_profile(profile)
     order, position = tuple(range(profile.n_filters)), 0
     while position < profile.n_filters:
         order, position = restore_invariant(order, position, evidence)

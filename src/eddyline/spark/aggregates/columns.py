@@ -453,7 +453,7 @@ class Groups:
     them among those before. A group of the last ones lies in one bucket."""
 
     @classmethod
-    def of(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
+    def from_columns(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
         """Return the groups by expressions over a DataFrame.
 
         Raises:

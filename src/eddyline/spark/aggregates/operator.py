@@ -180,7 +180,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         self.is_local = time_type(site.df, site.time, site.query) == LOCAL
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
-        self.groups = Groups.of(timed, group_by)
+        self.groups = Groups.from_columns(timed, group_by)
         self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
         # The driver fetches no cells that grow with their rows.
         grows = any(isinstance(lifted.kind, ArrayType | BinaryType) for lifted in self.lifts)
@@ -199,7 +199,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
 
     @classmethod
-    def of(cls, step: Any, site: Site) -> Self:
+    def from_step(cls, step: Any, site: Site) -> Self:
         """Return the operator of a step, whose tasks may read the files of its stream."""
         operator = cls(step, site)
         operator.follow_stream(site)
@@ -661,7 +661,7 @@ class AggregateOperator(AggregatingOperator):
         """The rows that windows count; None if they count none."""
         if not self.counts:
             return None
-        return Counted.of(self.step, self.rows_shape, self.groups, self.query)
+        return Counted.from_step(self.step, self.rows_shape, self.groups, self.query)
 
     @property
     def n_buckets(self) -> int:
@@ -710,7 +710,7 @@ class AggregateOperator(AggregatingOperator):
         if not isinstance(self.window, SlideWindow) or self.window.length < LONGEST:
             return super().once(df)
         newest = self._timely(df).agg(F.max(MICROS)).collect()[0][0]
-        end = ALWAYS if newest is None else Slides.of(self.window).end_from(newest + 1)
+        end = ALWAYS if newest is None else Slides.from_window(self.window).end_from(newest + 1)
         worked = self._worked(self._timely(df), None, end)
         return self.results(worked.returned(self.task_schema))
 
@@ -733,7 +733,7 @@ class AggregateOperator(AggregatingOperator):
     def slides(self) -> Slides | None:
         """How time is cut into cells; None if rows go to the buckets as they are."""
         if isinstance(self.window, SlideWindow):
-            return Slides.of(self.window)
+            return Slides.from_window(self.window)
         return None if self.by_row else EACH_INSTANT
 
     def cells(self, rows: DataFrame) -> DataFrame:
@@ -792,7 +792,7 @@ class AggregateOperator(AggregatingOperator):
             return f"{MICROS} - pmod({MICROS}, {self.window.gap}L)"
         if not isinstance(self.window, SlideWindow):
             return MICROS
-        return start_of_cell(Slides.of(self.window))
+        return start_of_cell(Slides.from_window(self.window))
 
     # -- results --------------------------------------------------------------------------------
 
@@ -959,7 +959,7 @@ class Counted:
     """Whether a group may have rows of several partitions."""
 
     @classmethod
-    def of(cls, step: AggregateStep, df: DataFrame, groups: Groups, query: str) -> Self:
+    def from_step(cls, step: AggregateStep, df: DataFrame, groups: Groups, query: str) -> Self:
         """Return what a step counts of a DataFrame.
 
         Raises:
@@ -967,7 +967,7 @@ class Counted:
         """
         assert step.window.counts is not None
         columns = step.window.counts.partition_by
-        partitions = Groups.of(
+        partitions = Groups.from_columns(
             df, [(f"{PART}{k}", quoted(column)) for k, column in enumerate(columns)]
         )
         try:

@@ -45,7 +45,7 @@ class SharedMember:
     having: str
 
     @classmethod
-    def of(
+    def from_step(
         cls, step: AggregateStep, columns: dict[str, str], groups: Sequence[str], presence: str
     ) -> SharedMember:
         """Return a query whose columns have other names."""
@@ -76,7 +76,7 @@ def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[Sha
         for call in member.calls:
             columns[call.column] = common(replace(call, where=both(where, call.where)))
         presence = common(AggregateCall("count", (), "", where=where)) if where else ""
-        members.append(SharedMember.of(member, columns, [*groups.values()], presence))
+        members.append(SharedMember.from_step(member, columns, [*groups.values()], presence))
     return list(calls.values()), members
 
 

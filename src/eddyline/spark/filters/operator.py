@@ -106,7 +106,7 @@ class FilterOperator(Operator):
         return self.lane.may_read
 
     @classmethod
-    def of(cls, step: FilterStep, site: Site) -> Self:
+    def from_step(cls, step: FilterStep, site: Site) -> Self:
         """Return the operator of a step."""
         options, _ = FilterOptions.taken(site.options)
         check_options(options)

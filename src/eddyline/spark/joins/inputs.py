@@ -269,7 +269,7 @@ class JoinInputs(Operator):
         self._changed = changes("join", "lateness", self.learned, learned, batch.id)
         self.learned = learned
         passed = self.streams.lows(self.latest)
-        return StatePart.of(InputsPart(self.latest, learned, passed), ())
+        return StatePart.from_content(InputsPart(self.latest, learned, passed), ())
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived."""

@@ -255,7 +255,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         super().adjust(options)
 
     @classmethod
-    def of(cls, step: JoinStep, site: Site) -> Self:
+    def from_step(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
         operator = cls(bind_join(step, site, cls.bound_type))
         operator.follow_streams(site)
@@ -644,7 +644,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             partners=bound.partners(time, latest),
             products=bound.products(self.products.plan if self._may_return_products else None),
             keys_only=bound.keys_only,
-            moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
+            moved=Moved.from_grids(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
             classes=self.loop.classes,
             keys=bound.keys,
@@ -674,7 +674,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             return []
         with self._lock:
             n_rows = self._count(reports)
-            profile = JoinProfile.of(reports)
+            profile = JoinProfile.from_reports(reports)
             entries = self._learn_orders(profile, reports, batch.id)
             n_hot = {
                 name: sum(file.n_rows for file in self.part.files(name))

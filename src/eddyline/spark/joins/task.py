@@ -144,7 +144,7 @@ class OnceWorker:
             return results_by_partner(self.plan, inputs)
         if self.plan.order is not None:
             return results_of_all(self.plan, inputs)
-        plan, news = self.plan, {name: SortedRun.of(rows) for name, rows in inputs.items()}
+        plan, news = self.plan, {name: SortedRun.from_rows(rows) for name, rows in inputs.items()}
         combinations = results(plan.graph, plan.orders, {}, news, JoinWork())
         if plan.products is None:
             return combinations

@@ -295,7 +295,7 @@ def read(
         return _segments(frame, shape, how, name, lateness, is_early=is_early)
     whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
     holding = Versions(whole, layout, version).holding
-    return Segments(Graph.of(Source(whole, shape, holding=holding)))
+    return Segments(Graph.from_source(Source(whole, shape, holding=holding)))
 
 
 def _track(df: DataFrame, keys: Sequence[str], columns: Any) -> tuple[str, str]:
@@ -340,7 +340,7 @@ def _segments(
     lane: str = "auto",
 ) -> Segments:
     checked_relation(f"the input of query {checked_text('name', name)!r}", df, how.time, lateness)
-    return Segments(Graph.of(Source(df, shape, how, name, lateness, is_early, lane=lane)))
+    return Segments(Graph.from_source(Source(df, shape, how, name, lateness, is_early, lane=lane)))
 
 
 def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None:

@@ -115,7 +115,7 @@ class Segments(WithAlarms):
     def persist(self) -> Segments:
         """Return the same segments, which Spark keeps once they have been computed."""
         kept = self._graph.laid
-        return Segments(Graph.of(replace(kept, df=kept.df.persist())))
+        return Segments(Graph.from_source(replace(kept, df=kept.df.persist())))
 
     def where(self, condition: str) -> Segments:
         """Return the segments on the ranges of time on which a condition holds.

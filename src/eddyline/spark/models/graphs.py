@@ -69,7 +69,7 @@ class Leaf(graph.Input):
     source: Source
 
     @classmethod
-    def of(cls, source: Source) -> Leaf:
+    def from_source(cls, source: Source) -> Leaf:
         """Return the segments of a source."""
         return cls(-1, source.shape, source)
 
@@ -82,9 +82,9 @@ class Graph:
     """Its inputs are leaves."""
 
     @classmethod
-    def of(cls, source: Source) -> Graph:
+    def from_source(cls, source: Source) -> Graph:
         """Return the segments of a source as they are."""
-        return cls(Leaf.of(source))
+        return cls(Leaf.from_source(source))
 
     @property
     def sources(self) -> list[Source]:
@@ -169,7 +169,7 @@ class Graph:
         def asked(part: graph.Node) -> graph.Node:
             if id(part) not in rebuilt:
                 if isinstance(part, Leaf):
-                    rebuilt[id(part)] = Leaf.of(part.source.where(condition))
+                    rebuilt[id(part)] = Leaf.from_source(part.source.where(condition))
                 elif isinstance(part, graph.OtherEntities):
                     rebuilt[id(part)] = replace(part, conditions=(*part.conditions, condition))
                 else:
@@ -240,7 +240,7 @@ def settled(query_graph: Graph) -> Graph:
         rebuilt = Graph(graph.over(part, read))
         if not graph.is_crossing(rebuilt.node) or rebuilt.is_streaming:
             return rebuilt.node
-        return Leaf.of(Source(rebuilt.df, rebuilt.shape))
+        return Leaf.from_source(Source(rebuilt.df, rebuilt.shape))
 
     return Graph(graph.rebuilt(query_graph.node, change))
 
@@ -362,7 +362,7 @@ def _with_bounds(
         maker = replace(maker, assumed=kept)
         shape = Shape(root.shape.keys, tuple(maker.columns))
         sources[number] = replace(root, maker=maker, shape=shape)
-    return Graph(graph.with_inputs(node, [*map(Leaf.of, sources)], precision.put_in))
+    return Graph(graph.with_inputs(node, [*map(Leaf.from_source, sources)], precision.put_in))
 
 
 # -- what callers give ----------------------------------------------------------------------------

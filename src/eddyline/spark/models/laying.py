@@ -582,7 +582,7 @@ def _identity(columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]
         raise QueryError(msg, columns=list(columns))
     not_keys = {VERSION, VALIDATED, *kind}
     if kind == BOUNDS["segments"]:
-        return Layout.of(
+        return Layout.from_columns(
             [column for column in columns if column not in not_keys - {*kind}]
         ).keys, kind
     attributes = {column for column in columns if ERR + column in columns}

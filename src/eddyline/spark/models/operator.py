@@ -169,7 +169,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         self.before = (clock,)
 
     @classmethod
-    def of(cls, step: ModelStep, site: Site) -> Self:
+    def from_step(cls, step: ModelStep, site: Site) -> Self:
         """Return the operator of a step."""
         operator = cls(step, site)
         if len(step.inputs) > 1:

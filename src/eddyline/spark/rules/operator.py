@@ -175,7 +175,7 @@ class RuleOperator(Operator):
         return self.lane.may_read
 
     @classmethod
-    def of(cls, step: RuleStep, site: Site) -> Operator:
+    def from_step(cls, step: RuleStep, site: Site) -> Operator:
         """Return the operator of a step."""
         operator: Operator = step.rules.operator(step, site)
         return operator
@@ -516,7 +516,7 @@ class RuleFilter(RuleOperator):
     takes = SharingOptions
 
     @classmethod
-    def of(cls, step: FilterStep, site: Site) -> Self:  # type: ignore[override]
+    def from_step(cls, step: FilterStep, site: Site) -> Self:  # type: ignore[override]
         """Return the operator of a step."""
         options, _ = SharingOptions.taken(site.options)
         store = RuleStore(site.query, options, {})

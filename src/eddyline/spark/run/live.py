@@ -44,7 +44,7 @@ class LiveRun:
         """Return what the run failed with, or None."""
         with contextlib.suppress(Exception):
             error = self.run.exception()
-            return None if error is None else Failure.of(error)
+            return None if error is None else Failure.from_error(error)
         return None
 
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:

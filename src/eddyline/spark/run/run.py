@@ -317,7 +317,7 @@ class Run(RunFace):
             self._files.check_is_reached(self.name, self._master, "rejected values")
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
-        self._file_stream = FileStream.of(self.source, self._files.spark)
+        self._file_stream = FileStream.from_stream(self.source, self._files.spark)
         # Tasks on other machines would not find what the driver puts into the checkpoint.
         if self._file_stream is not None and self._master.startswith("local"):
             own_folder = self._files.own
