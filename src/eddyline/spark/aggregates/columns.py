@@ -2,8 +2,8 @@
 
 ``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
 monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
-``Placement`` makes cells of rows, before or behind the shuffle. ``Travelling`` collects the columns
-of rows that travel to tasks, each expression once, whatever tasks make of it.
+``Placement`` makes cells of rows, before or behind the shuffle. ``ShuffleColumns`` collects the
+columns of rows that travel to tasks, each expression once, whatever tasks make of it.
 """
 
 from __future__ import annotations
@@ -492,7 +492,7 @@ class Groups:
         return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
 
     @property
-    def travelling(self) -> dict[str, str]:
+    def shuffle_columns(self) -> dict[str, str]:
         """SQL of their columns over rows that have these, by name; of a column, that column."""
         return {
             name: quoted(name) if plain_name(text) is None else text for name, text in self.columns
@@ -577,7 +577,7 @@ class MaskedColumn:
         return pc.if_else(pa.array(passes), column, pa.scalar(None, column.type))
 
 
-class Travelling:
+class ShuffleColumns:
     """What travels of rows, and what tasks make of it, in the order in which it is added.
 
     Args:

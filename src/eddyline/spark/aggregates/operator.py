@@ -79,7 +79,7 @@ from eddyline.spark.aggregates.columns import (
     Groups,
     Lifting,
     Placement,
-    Travelling,
+    ShuffleColumns,
     check_no_temporary,
     plain_name,
     start_of_cell,
@@ -247,16 +247,16 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     @property
     def carried(self) -> Mapping[str, str]:
         """What travels of rows beside partials: SQL over the rows by its name in tasks."""
-        return self.groups.travelling
+        return self.groups.shuffle_columns
 
-    def travelling(self, *, in_files: bool) -> Travelling:
+    def shuffle_columns(self, *, in_files: bool) -> ShuffleColumns:
         """Return what of rows travels to tasks, and what these make of it.
 
         Args:
             in_files: whether tasks read the rows themselves.
         """
         rows = self.rows_shape
-        shuffled = Travelling(rows.columns, in_files=in_files, test=partial(_test_of, rows))
+        shuffled = ShuffleColumns(rows.columns, in_files=in_files, test=partial(_test_of, rows))
         for name, text in self.carried.items():
             shuffled.add(name, text)
         # Tasks that make cells of slices know the event times only of rows that they read.
@@ -467,9 +467,9 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
                 raise Refused(f"tasks do not hash {name!r}, which is of type {kinds.get(name)}")
 
     @cached_property
-    def _travels(self) -> Travelling:
+    def _travels(self) -> ShuffleColumns:
         """What of rows travels, and what tasks make of it."""
-        return self.travelling(in_files=False)
+        return self.shuffle_columns(in_files=False)
 
     @cached_property
     def as_rows(self) -> Selected:
@@ -478,9 +478,9 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         return Selected(*codes, *self._travels.columns)
 
     @cached_property
-    def _in_files(self) -> Travelling:
+    def _in_files(self) -> ShuffleColumns:
         """What travels where tasks read the rows themselves."""
-        return self.travelling(in_files=True)
+        return self.shuffle_columns(in_files=True)
 
     @property
     def hashed(self) -> Groups:
@@ -758,10 +758,10 @@ class AggregateOperator(AggregatingOperator):
     def carried(self) -> Mapping[str, str]:
         """What travels of rows beside partials: SQL over the rows by its name in tasks."""
         if self.counted is not None:
-            return self.counted.travelling
+            return self.counted.shuffle_columns
         if not isinstance(self.window, StayWindow):
-            return self.groups.travelling
-        return {**self.groups.travelling, LAST: self._last_instant(self.window)}
+            return self.groups.shuffle_columns
+        return {**self.groups.shuffle_columns, LAST: self._last_instant(self.window)}
 
     def _last_instant(self, window: StayWindow) -> str:
         """Return SQL of the last instant at which a row is there (µs)."""
@@ -773,9 +773,9 @@ class AggregateOperator(AggregatingOperator):
         first = ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
         return f"coalesce({first}, {LONGEST}L)"
 
-    def travelling(self, *, in_files: bool) -> Travelling:
+    def shuffle_columns(self, *, in_files: bool) -> ShuffleColumns:
         """Return what of rows travels to tasks, the columns that order ties last."""
-        shuffled = super().travelling(in_files=in_files)
+        shuffled = super().shuffle_columns(in_files=in_files)
         for tie, column in self.ties_travelling.items():
             shuffled.add(tie, quoted(column))
         return shuffled
@@ -987,7 +987,7 @@ class Counted:
         return self.spans or len(self.groups.columns) > len(self.partitions.columns)
 
     @property
-    def travelling(self) -> dict[str, str]:
+    def shuffle_columns(self) -> dict[str, str]:
         """What tasks read of rows beside aggregates and ties: SQL by the names that it has there.
 
         Of groups that are columns of the rows this is the column.
@@ -995,7 +995,9 @@ class Counted:
         columns = [PASSES] if self.where else []
         columns += [OWN_CODE, OWN_CHECK] if self.has_own else []
         names = self.groups.names
-        groups = {name: quoted(name) for name in names} if self.where else self.groups.travelling
+        groups = (
+            {name: quoted(name) for name in names} if self.where else self.groups.shuffle_columns
+        )
         return {column: column for column in columns} | groups
 
     def rows(self, rows: DataFrame, n_buckets: int, columns: Sequence[Column]) -> DataFrame:
@@ -1004,7 +1006,7 @@ class Counted:
         Args:
             rows: with their event time.
             n_buckets: into which partitions are cut; 1 where a group may have rows of several.
-            columns: that travel; see ``travelling``.
+            columns: that travel; see ``shuffle_columns``.
         """
         coded, codes = [F.col(name) for name in (BUCKET, CODE, CHECK, START)], []
         if self.where:

@@ -276,8 +276,8 @@ class FileRows(FileBuckets):
 
     def _as_they_are(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         codes, micros = self._codes(rows), whole_numbers(rows.column(self.time))
-        travelling = {name: rows.column(column) for name, column in self.travels.items()}
-        return self._sent(codes, micros, travelling)
+        shuffle_columns = {name: rows.column(column) for name, column in self.travels.items()}
+        return self._sent(codes, micros, shuffle_columns)
 
     def _cells(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of rows; rows of a group that lie close together become one."""
