@@ -241,7 +241,7 @@ def _fired(counts: Counts, described: Mapping[str, Described]) -> list[tuple[str
     fired = [
         (
             name,
-            Rule.from_source(described[name]),
+            Rule.of(described[name]),
             str(described[name].info["level"] or ""),
             n_events,
         )

@@ -90,7 +90,7 @@ class Rule:
         object.__setattr__(self, "tags", tuple(ordered))
 
     @classmethod
-    def from_source(cls, source: Described) -> Self:
+    def of(cls, source: Described) -> Self:
         """Return a rule of a set, its text as the condition; a level that is none of ours is None.
 
         Sigma rules may have such a level, and run.
@@ -131,7 +131,7 @@ def chosen(sources: Mapping[str, T], facts: Facts) -> dict[str, T]:
     least = facts.get("min_level")
     for level in (*(levels or ()), *([] if least is None else [least])):
         check_level(level)
-    rules = {name: Rule.from_source(source) for name, source in sources.items()}
+    rules = {name: Rule.of(source) for name, source in sources.items()}
     known_tags = dict.fromkeys(tag for rule in rules.values() for tag in rule.tags)
     for tag in tags or ():
         if checked_text("tag", tag) not in known_tags:

@@ -182,7 +182,7 @@ class CountByRule:
 
 def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
     """Return what is told of rules, by their places; see ``ABOUT_RULE``."""
-    rules = ((source.name, Rule.from_source(source)) for source in sources)
+    rules = ((source.name, Rule.of(source)) for source in sources)
     about = [{"id": name, "title": rule.title, "level": rule.level} for name, rule in rules]
     kind = pa.struct([(name, pa.string()) for name in ("id", "title", "level")])
     return pa.array(about, kind)
@@ -333,7 +333,7 @@ class Statement:
     @cached_property
     def structs(self) -> Column:
         """Id, title and level of each."""
-        rules = [(rule.name, Rule.from_source(rule)) for rule in self.rules]
+        rules = [(rule.name, Rule.of(rule)) for rule in self.rules]
         return self._told(
             [
                 F.struct(

@@ -906,7 +906,7 @@ class RulesByHand:
         source: Any = self._store.now()[1].get(change.name)
         if source is None or change.how == "add":
             return Rule(change.text, level=change.level or None)
-        before = Rule.from_source(source)
+        before = Rule.of(source)
         return Rule(change.text, level=before.level, tags=before.tags, title=before.title)
 
     def change(self, change: RuleChange, batch_id: int) -> JournalEntry:
