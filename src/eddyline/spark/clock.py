@@ -127,7 +127,7 @@ class StreamClock(Operator):
         """The rows of the batch with that observation."""
         self._span: list[Column] = []
         """What it observes, once it has."""
-        self.told: Sequence[Any] | None = None
+        self.ready_counts: Sequence[Any] | None = None
         self._in_files: str | None = None
         """The event time in the files of the stream, if its rows are those of files."""
         self._newest: dict[str, Any] = {}
@@ -231,9 +231,9 @@ class StreamClock(Operator):
         """Look at the event times of a batch, unless its files or another job bring them."""
         self._unseen, self._batch_id, self._brought = df, batch.id, None
         self._observed = None
-        if self.told is None:
-            self.told = self.asks.of_files(batch.files, [(0, self._in_files)])
-        if self.told is not None or self.looks:
+        if self.ready_counts is None:
+            self.ready_counts = self.asks.of_files(batch.files, [(0, self._in_files)])
+        if self.ready_counts is not None or self.looks:
             self._look()
 
     @property
@@ -286,7 +286,7 @@ class StreamClock(Operator):
 
     def _counted(self, df: DataFrame) -> Sequence[Any]:
         """Return counts of the rows of a batch, as ``disorders`` reads them."""
-        counts, self.told = self.told, None
+        counts, self.ready_counts = self.ready_counts, None
         if counts is not None:
             return counts
         if self._brought is not None and (span := self._brought.get(COUNTS_WAIT_S)):
@@ -317,7 +317,7 @@ class StreamClock(Operator):
 
     def tell(self, span: Span) -> None:
         """Take note of the event times of all rows of the batch, of which no order is asked for."""
-        self.told = self.asks.of_tasks(span)
+        self.ready_counts = self.asks.of_tasks(span)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""

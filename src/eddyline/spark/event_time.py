@@ -131,7 +131,7 @@ def _of_span(number: int, span: Span) -> dict[str, Any]:
 class Looking(Protocol):
     """An operator that may look at the event times of a batch before the batch is answered."""
 
-    told: Sequence[Any] | None
+    ready_counts: Sequence[Any] | None
     """What ``counted`` returns of the batch, if somebody else has looked."""
 
     @property
@@ -367,7 +367,7 @@ class ResultClock:
     Such are those of aggregates and, but for a span by which a column lags behind, of joins.
     """
 
-    of: Clock
+    clock: Clock
     """The clock of the rows that they are results of."""
     lag: int = 0
     """How far results may be behind that (µs)."""
@@ -377,17 +377,17 @@ class ResultClock:
     @property
     def before(self) -> int:
         """See ``Clock``."""
-        return earlier(self.of.before, self.lag)
+        return earlier(self.clock.before, self.lag)
 
     @property
     def after(self) -> int:
         """See ``Clock``."""
-        return earlier(self.of.after, self.lag)
+        return earlier(self.clock.after, self.lag)
 
     @property
     def is_idle(self) -> bool:
         """See ``Clock``."""
-        return self.of.is_idle
+        return self.clock.is_idle
 
     @property
     def has_late(self) -> bool:
@@ -396,7 +396,7 @@ class ResultClock:
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks; see ``Clock``. Others have asked in a batch before."""
-        self.of.asked()
+        self.clock.asked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,45 +404,47 @@ class UnionClock:
     """The clock of the rows of several parts: it is where the one that is behind all others is.
 
     Args:
-        of: the clocks of the parts, with equal offsets.
+        clocks: the clocks of the parts, with equal offsets.
     """
 
-    of: tuple[Clock, ...]
+    clocks: tuple[Clock, ...]
 
     @property
     def leaves(self) -> tuple[Clock, ...]:
         """The clocks of all parts, of those of parts that are unions, too."""
-        parts = (clock.leaves if isinstance(clock, UnionClock) else (clock,) for clock in self.of)
+        parts = (
+            clock.leaves if isinstance(clock, UnionClock) else (clock,) for clock in self.clocks
+        )
         return tuple(leaf for clocks in parts for leaf in clocks)
 
     @property
     def before(self) -> int:
         """See ``Clock``."""
-        return min(clock.before for clock in self.of)
+        return min(clock.before for clock in self.clocks)
 
     @property
     def after(self) -> int:
         """See ``Clock``."""
-        return min(clock.after for clock in self.of)
+        return min(clock.after for clock in self.clocks)
 
     @property
     def offset(self) -> int:
         """See ``Clock``."""
-        return self.of[0].offset
+        return self.clocks[0].offset
 
     @property
     def is_idle(self) -> bool:
         """See ``Clock``."""
-        return all(clock.is_idle for clock in self.of)
+        return all(clock.is_idle for clock in self.clocks)
 
     @property
     def has_late(self) -> bool:
         """See ``Clock``."""
-        return any(clock.has_late for clock in self.of)
+        return any(clock.has_late for clock in self.clocks)
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks; see ``Clock``. No job is one over all parts."""
-        for clock in self.of:
+        for clock in self.clocks:
             clock.asked()
 
 

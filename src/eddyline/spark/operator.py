@@ -510,7 +510,7 @@ class Merging(Protocol):
     """The rows of all inputs."""
     before: tuple[Operator, ...]
     """The operators that come before it: those of steps over one of the inputs."""
-    left: Mapping[str, Any]
+    other_options: Mapping[str, Any]
     """The options of the query that other operators take."""
     time: str | None
     """The event-time column of its results, if they have one."""

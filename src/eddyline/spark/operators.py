@@ -134,7 +134,7 @@ def laid_out(
     results = Site(
         merging.shape(merging.source),
         query,
-        merging.left,
+        merging.other_options,
         is_source=False,
         filters=None,
         is_filtered=isinstance(merging, UnionOperator),

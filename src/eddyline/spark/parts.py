@@ -69,7 +69,7 @@ class Trunk(Operator):
         if len(asked) > 1:
             places = {number: f"{ROWS}{number}" for number in asked}
             for number, counts in counted_together(df, asked, places).items():
-                self.looking[number].told = counts
+                self.looking[number].ready_counts = counts
 
     def once(self, df: DataFrame) -> DataFrame:
         """Keep all rows of batch DataFrames; nobody looks at these."""
@@ -101,7 +101,7 @@ class Part:
     """Its number among those of the trunk."""
     name: str
     """What it is called."""
-    of: LaidOut
+    laid_out: LaidOut
     """What makes it."""
 
     @property
@@ -111,7 +111,7 @@ class Part:
 
     def operators(self) -> Iterator[Operator]:
         """Yield its operators, between those that take its rows out and put its results aside."""
-        operators = self.of.make()
+        operators = self.laid_out.make()
         if isinstance(first := next(iter(operators), None), Looking):
             self.trunk.looking[self.number] = first
         yield _TakeOut(self)
@@ -135,7 +135,7 @@ class _TakeOut(Operator):
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002
         """Return a DataFrame with the columns of these."""
-        return self._part.of.source
+        return self._part.laid_out.source
 
 
 class _PutAside(Operator):

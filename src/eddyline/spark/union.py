@@ -86,7 +86,7 @@ class _Union(Operator):
 
     def __init__(self, site: Site) -> None:
         self.query = site.query
-        self.left: Mapping[str, Any] = site.options
+        self.other_options: Mapping[str, Any] = site.options
         self.times: ResultTimes | None = None
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
@@ -179,7 +179,7 @@ class MadeUnion(_Union):
             MadePart(self.trunk, number, name, laid_out)
             for number, (name, laid_out) in enumerate(laid.items())
         ]
-        self._shape = self._all({part.number: part.of.shape for part in self.parts})
+        self._shape = self._all({part.number: part.laid_out.shape for part in self.parts})
         clocks = [laid_out.clock for laid_out in laid.values() if laid_out.clock is not None]
         places = {
             None if laid_out.time is None else laid_out.shape.columns.index(laid_out.time)

@@ -101,7 +101,7 @@ def check_no_temporary(query: str, columns: Sequence[str]) -> None:
 class Masked:
     """The argument of a call with FILTER, or the rows that it counts."""
 
-    of: str
+    column: str
     """SQL of the argument; empty if rows are counted."""
     where: str
     """SQL of the condition."""
@@ -138,7 +138,7 @@ class LiftedPartial:
     """Type of the column."""
     value_kind: DataType
     """Type of what the monoid gives of partials."""
-    made: Made | None = None
+    making: Made | None = None
     """How tasks make it; None: Spark does."""
 
     @property
@@ -246,7 +246,7 @@ class Lifting:
         argument = _Argument(
             _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
             kinds[0] if len(kinds) == 1 else None,
-            own=arguments[0] if len(kinds) == 1 else "",
+            unfiltered=arguments[0] if len(kinds) == 1 else "",
             where=call.where,
         )
         partials = tuple(
@@ -304,7 +304,7 @@ class _Argument:
     """SQL, NULL where FILTER is not true; empty if there is not one argument."""
     kind: DataType | None
     """Its type; None if there is not one argument."""
-    own: str
+    unfiltered: str
     """The same SQL without FILTER."""
     where: str
     """The condition of FILTER; empty if there is none."""
@@ -312,7 +312,7 @@ class _Argument:
     @property
     def masked(self) -> Masked | None:
         """The argument and the condition; None without FILTER, or of several arguments."""
-        return Masked(self.own, self.where) if self.own and self.where else None
+        return Masked(self.unfiltered, self.where) if self.unfiltered and self.where else None
 
 
 def _made(partial: Partial, lift: str, partial_kind: DataType, argument: _Argument) -> Made | None:
@@ -353,7 +353,7 @@ def _made(partial: Partial, lift: str, partial_kind: DataType, argument: _Argume
 def _counted(partial: Partial, argument: _Argument) -> Masked | None:
     """Return which rows a count with a condition counts; None without one."""
     if partial.lift == COUNT_IF:
-        return Masked("", both(argument.own, argument.where))
+        return Masked("", both(argument.unfiltered, argument.where))
     way = WAYS.get((partial.lift, partial.monoid))
     if way == "one":
         return Masked("", argument.where) if argument.where else None
@@ -562,7 +562,7 @@ TRAVELS = "__t"
 class MaskedColumn:
     """A column of the rows where a condition is true; NULL elsewhere."""
 
-    of: str
+    column: str
     """The column; empty if only the condition counts."""
     test: RowTest
     is_count: bool
@@ -570,7 +570,7 @@ class MaskedColumn:
 
     def of_rows(self, rows: pa.RecordBatch, passes: Mask) -> pa.Array:
         """Return the column of some rows, given those for which the condition is true ((N,))."""
-        column = rows.column(self.of) if self.of else None
+        column = rows.column(self.column) if self.column else None
         if self.is_count:
             return pa.array(passes if column is None else passes & is_there(column))
         assert column is not None
@@ -622,7 +622,7 @@ class ShuffleColumns:
             partial: of a call.
             is_timed: whether tasks know the event time of each row.
         """
-        making = partial.made
+        making = partial.making
         if self._in_files and making is not None and making.present:
             self.lifts[partial.source] = Lift("present", self._travels(making.present))
         elif self._in_files and making is not None and (masked := self._masked(making)):
@@ -645,9 +645,9 @@ class ShuffleColumns:
         masked = making.masked
         if masked is None:
             return ""
-        column, test = self.own(masked.of) if masked.of else "", self._test(masked.where)
+        column, test = self.own(masked.column) if masked.column else "", self._test(masked.where)
         if column is None or test is None:
-            self.computed.append(masked.where if test is None else masked.of)
+            self.computed.append(masked.where if test is None else masked.column)
             return ""
         is_count = making.way == "true"
         key = f"{column} {test.id} {is_count}"

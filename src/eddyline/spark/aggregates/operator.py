@@ -502,7 +502,9 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         """The columns of the rows that tasks read."""
         groups = (name for level in self._levels for name in level)
         masked = self._in_files.masked.values()
-        tested = (name for column in masked for name in (column.of, *column.test.columns) if name)
+        tested = (
+            name for column in masked for name in (column.column, *column.test.columns) if name
+        )
         plain = self._in_files.plain.values()
         return (*dict.fromkeys([self.time, *groups, *plain, *tested]),)
 

@@ -314,9 +314,9 @@ class FileRows(FileBuckets):
         columns = {ROWS: pa.array(np.diff(bounds))}
         # In the order of Spark's columns: cells that Spark made are put together with these.
         for name, lift in self.lifts.items():
-            monoid, column = self._monoids.get(name), self.travels.get(lift.of)
+            monoid, column = self._monoids.get(name), self.travels.get(lift.source)
             wanted = pa.array(firsts) if monoid is None else places
-            taken = {} if column is None else {lift.of: rows.column(column).take(wanted)}
+            taken = {} if column is None else {lift.source: rows.column(column).take(wanted)}
             values = one_array(lift.column(pa.table(taken), micros[order]))
             values = as_type(values, as_kept(values.type))
             columns[name] = (

@@ -71,7 +71,7 @@ class AlarmOperator(ModelOperator):
         keys = self.spark.createDataFrame([], StructType(self.key_fields))
         self._binder = AlarmBinder(keys, shape)
         self.options = AlarmOptions.taken(site.options)[0].resolved()
-        self.left = AlarmOptions.taken(site.options)[1]
+        self.other_options = AlarmOptions.taken(site.options)[1]
         self._version, self._texts = step.alarms.now()
         self._program = self._binder.read(self._texts)
         self.loop = AlarmLoop(self.options, self._program)

@@ -78,7 +78,7 @@ class BoundJoin:
     inputs: tuple[JoinInput, ...]
     graph: JoinGraph
     options: JoinOptions
-    left: Mapping[str, Any]
+    other_options: Mapping[str, Any]
     """Options of the query for other operators."""
     is_alone: bool = True
     """Whether its results are those of the query, and no input of another operator."""
@@ -93,7 +93,7 @@ class BoundJoin:
         """The way in which the order of predicates over one input is learned."""
         routing = self.options.routing
         asked = {} if routing is None else {"routing": routing}
-        return FilterOptions.taken({**self.left, **asked})[0]
+        return FilterOptions.taken({**self.other_options, **asked})[0]
 
     @cached_property
     def source(self) -> Source:
@@ -200,7 +200,9 @@ class BoundJoin:
         )
         return replace(
             rule,
-            told=frozenset(join_input.name for join_input in timed if join_input.made is not None),
+            told=frozenset(
+                join_input.name for join_input in timed if join_input.laid_out is not None
+            ),
         )
 
     @cached_property
@@ -213,7 +215,7 @@ class BoundJoin:
                 join_input.name,
                 join_input.time,
                 join_input.window.length,
-                join_input.made.times if join_input.made else None,
+                join_input.laid_out.times if join_input.laid_out else None,
             )
             for join_input in self.inputs
             if join_input.time is not None
@@ -604,7 +606,7 @@ def _made_input(
         shape=laid_out.shape,
         needed=joined.columns,
         compared=compared,
-        made=laid_out,
+        laid_out=laid_out,
     )
 
 

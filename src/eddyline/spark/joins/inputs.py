@@ -115,7 +115,7 @@ class JoinInputs(Operator):
         self._n_keyed: dict[int, int] = {}
         self._looked: dict[str, int] = {}
         """Counts of the rows of the batch where it was looked at, as they are observed else."""
-        self.told: Sequence[Any] | None = None
+        self.ready_counts: Sequence[Any] | None = None
         if source.trunk is not None and source.streams is not None:
             source.trunk.looking[0] = self
 
@@ -140,7 +140,7 @@ class JoinInputs(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Keep the rows for who looks at some of them before the job; look at their times."""
         self._rows, self._seen, self.arrived = self.source.of_streams(df), {}, df
-        counts, self.told = self.told, None
+        counts, self.ready_counts = self.ready_counts, None
         is_in_files = False
         if counts is None:
             counts = self.asks.of_files(batch.files, self.source.in_files)
@@ -161,7 +161,7 @@ class JoinInputs(Operator):
             latest = dict(self.latest)
             for name, disorder in self._seen.items():
                 latest[name] = max(latest.get(name, disorder.latest), disorder.latest)
-            for made_input in self.source.made:
+            for made_input in self.source.made_inputs:
                 name = self.source.layouts[made_input.number].name
                 latest[name] = max(latest.get(name, ALWAYS), made_input.clock.after)
             self.after = self.streams.until(latest)
@@ -349,15 +349,15 @@ class InputFilter(FilterOperator):
     ) -> None:
         self.step = step
         self._arrivals = arrivals
-        guard = Guard(f"{INPUT} = {step.own.number}", step.marks, step.dropped)
+        guard = Guard(f"{INPUT} = {step.own_columns.number}", step.marks, step.dropped)
         super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
-        if not self._arrivals.has(self.step.own.number):
+        if not self._arrivals.has(self.step.own_columns.number):
             return
         rows = self._arrivals.rows() if self.step.is_first else None
-        super().prepare(self.step.own.named(df if rows is None else rows), batch)
+        super().prepare(self.step.own_columns.named(df if rows is None else rows), batch)
 
     def lay(
         self,
@@ -367,7 +367,7 @@ class InputFilter(FilterOperator):
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> Laid:
         """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
-        if not self._arrivals.has(self.step.own.number):
+        if not self._arrivals.has(self.step.own_columns.number):
             return Laid(df)
-        laid = super().lay(self.step.own.named(df), batch, observation=observation)
-        return Laid(self.step.own.unnamed(laid.df), laid.pending)
+        laid = super().lay(self.step.own_columns.named(df), batch, observation=observation)
+        return Laid(self.step.own_columns.unnamed(laid.df), laid.pending)

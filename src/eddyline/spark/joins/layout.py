@@ -122,7 +122,7 @@ class JoinInput:
     """The columns that results need."""
     compared: tuple[str, ...]
     """The columns that equalities read."""
-    made: LaidOut | None = None
+    laid_out: LaidOut | None = None
     """What makes its rows, where these are results of operators of its own: aggregates, joins."""
     key: str | None = None
     """The column that was declared to be the key of the stream."""
@@ -144,7 +144,7 @@ class JoinInput:
     @property
     def is_streaming(self) -> bool:
         """Whether its rows come in micro-batches."""
-        return bool((self.df if self.made is None else self.made.source).isStreaming)
+        return bool((self.df if self.laid_out is None else self.laid_out.source).isStreaming)
 
     @property
     def is_projected(self) -> bool:
@@ -217,7 +217,7 @@ class Layouts:
         places = {name: f"{KEY}{k}" for name, k in codes.items()}
         if (
             join_input.time is not None
-            and join_input.made is None
+            and join_input.laid_out is None
             and not (is_raw or join_input.is_projected)
         ):
             places.setdefault(join_input.time, START)

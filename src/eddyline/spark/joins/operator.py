@@ -129,7 +129,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
-        self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
+        self.source, self.other_options, self.then = (
+            bound.source.rows,
+            bound.other_options,
+            bound.then,
+        )
         can_broadcast = Broadcast.is_possible(bound)
         self.inputs = JoinInputs(
             bound.source, bound.lateness, self._mode_of, counts_keyed=can_broadcast
@@ -148,12 +152,12 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         )
         self.options = bound.options.resolved()
         self.keeps_late = tuple(
-            join_input.name for join_input in bound.inputs if join_input.made is None
+            join_input.name for join_input in bound.inputs if join_input.laid_out is None
         )
         timed = (
             join_input
             for join_input in bound.inputs
-            if join_input.time is not None and join_input.made is None
+            if join_input.time is not None and join_input.laid_out is None
         )
         self.without_lateness = tuple(
             join_input.name for join_input in timed if join_input.lateness is None
@@ -442,7 +446,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             ]
             numbers = {number for number, _ in self.bound.source.in_files}
             for step in self._of_inputs:
-                if isinstance(step, InputFilter) and step.step.own.number in numbers:
+                if isinstance(step, InputFilter) and step.step.own_columns.number in numbers:
                     step.covered_by = self
         self.lane.follow(*streams, asks_files=site.asks_files)
 

@@ -79,7 +79,7 @@ class Member:
     """One of the queries that share a join, and what is learned of it."""
 
     def __init__(self, number: int, member: JoinMember, bound: SharedBound, loop: JoinLoop) -> None:
-        self.number, self.of, self.loop = number, member, loop
+        self.number, self.join_member, self.loop = number, member, loop
         longest = bound.lengths
         lengths = {name: member.windows[name].length for name in bound.timed}
         self.stays = {name: length for name, length in lengths.items() if length < longest[name]}
@@ -93,7 +93,7 @@ class Member:
     @property
     def name(self) -> str:
         """The name of the query."""
-        return self.of.name
+        return self.join_member.name
 
     def plan(self, parts: Sequence[int]) -> MemberPlan:
         """Return how it is joined in the next batch; ``parts`` are those of each key class."""
@@ -202,8 +202,12 @@ class SharedJoinOperator(JoinOperator):
     def _member_view(self, member: Member) -> MemberView:
         return MemberView(
             member.name,
-            tuple(_windows_of(self.bound, member.of)),
-            tuple((name, one_line(where)) for name, where in member.of.wheres.items() if where),
+            tuple(_windows_of(self.bound, member.join_member)),
+            tuple(
+                (name, one_line(where))
+                for name, where in member.join_member.wheres.items()
+                if where
+            ),
             member.n_results,
             member.ns,
             tuple(pipeline_views(member.loop, member.work, member.name)),

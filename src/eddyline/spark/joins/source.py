@@ -92,7 +92,7 @@ class InputPredicates:
     """A filter step over one input."""
 
     relation: str
-    own: OwnColumns
+    own_columns: OwnColumns
     bound: BoundConjunction
     marks: str
     """The column that is set on rows that are dropped; they go if empty."""
@@ -107,7 +107,7 @@ class InputProject(Operator):
 
     Args:
         relation: the relation that it makes.
-        own: the columns of the input before it.
+        own_columns: the columns of the input before it.
         computed: the SQL of each column that is computed, by its common column.
         may_raise: whether a computed column may raise an error.
     """
@@ -121,16 +121,16 @@ class InputProject(Operator):
         may_raise: bool,
     ) -> None:
         self.name = f"project {relation}"
-        self.own, self.computed, self.may_raise = own_columns, computed, may_raise
+        self.own_columns, self.computed, self.may_raise = own_columns, computed, may_raise
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Compute the columns for the rows of the input."""
-        df = self.own.named(settled(df) if self.may_raise else df)
-        return Laid(self.own.unnamed(self._added.over(df) if self.computed else df))
+        df = self.own_columns.named(settled(df) if self.may_raise else df)
+        return Laid(self.own_columns.unnamed(self._added.over(df) if self.computed else df))
 
     @cached_property
     def _added(self) -> Added:
-        mine = self.own.is_mine & F.col(PASSES).isNotNull()
+        mine = self.own_columns.is_mine & F.col(PASSES).isNotNull()
         return Added(
             {
                 place: F.when(mine, F.expr(text)).otherwise(F.col(place))
@@ -143,7 +143,7 @@ class InputProject(Operator):
 class InputKeys:
     """The keys of an input that has steps, and what it carries through the shuffle."""
 
-    own: OwnColumns
+    own_columns: OwnColumns
     codes: Mapping[str, Column]
     """The code of each key, by its common column."""
     slots: Mapping[str, str]
@@ -154,15 +154,15 @@ class InputKeys:
 
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute them for the rows of the input that can join."""
-        df = self.own.named(settled(df) if self.may_raise else df)
+        df = self.own_columns.named(settled(df) if self.may_raise else df)
         for added in self._added:
             df = added.over(df)
-        return self.own.unnamed(df)
+        return self.own_columns.unnamed(df)
 
     @cached_property
     def _added(self) -> tuple[Added, Added]:
         """The keys and what is carried; then whether a row that has these can join."""
-        mine, passes = self.own.is_mine, F.col(PASSES)
+        mine, passes = self.own_columns.is_mine, F.col(PASSES)
         can_join = mine & passes if self.layout.is_awaited else mine
         values = {place: F.when(can_join, code) for place, code in self.codes.items()}
         values |= {place: F.when(mine, column_of(name)) for place, name in self.slots.items()}
@@ -326,8 +326,8 @@ class MadeInput:
     @property
     def clock(self) -> Clock:
         """Event time of its rows: none is to come before ``after``."""
-        assert self.part.of.clock is not None
-        return self.part.of.clock
+        assert self.part.laid_out.clock is not None
+        return self.part.laid_out.clock
 
     def rows(self) -> DataFrame:
         """Return its rows in the batch that is being laid, and one that tells the time alone.
@@ -366,7 +366,7 @@ class Source:
     """The inputs with steps of their own, which are still to be laid; their keys come last."""
     trunk: Trunk | None = None
     """The rows of all inputs, where some are made by operators of their own."""
-    made: tuple[MadeInput, ...] = ()
+    made_inputs: tuple[MadeInput, ...] = ()
     """These inputs."""
     in_files: tuple[tuple[int, str | None], ...] = ()
     """Of each stream that nothing makes: its number, and its event time in the files that it is
@@ -404,7 +404,11 @@ class Source:
             return []
         return [
             self.trunk,
-            *(operator for made_input in self.made for operator in made_input.part.operators()),
+            *(
+                operator
+                for made_input in self.made_inputs
+                for operator in made_input.part.operators()
+            ),
         ]
 
     def of_streams(self, df: DataFrame) -> DataFrame | None:
@@ -415,7 +419,7 @@ class Source:
 
     def joined(self, df: DataFrame) -> DataFrame:
         """Return the rows of all streams, with the results of those that are made."""
-        results = [made_input.rows() for made_input in self.made]
+        results = [made_input.rows() for made_input in self.made_inputs]
         streams = self.of_streams(df)
         rows = _union([*([] if streams is None else [streams]), *results])
         assert rows is not None
@@ -478,7 +482,7 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
         columns = _tagged(join_input, layout.number, values, passes, types)
         if join_input.refresh is not None:
             refreshed[join_input.name] = (*columns,)
-        elif join_input.made is None:
+        elif join_input.laid_out is None:
             parts[join_input.time is not None].append(join_input.df.select(*columns))
             if join_input.time is not None:
                 in_files.append((layout.number, file_column(join_input.df, join_input.time)))
@@ -517,7 +521,7 @@ def _made(
     laid = {
         number: laid_out
         for number, join_input in enumerate(inputs)
-        if (laid_out := join_input.made) is not None
+        if (laid_out := join_input.laid_out) is not None
     }
     first = [] if streams is None else [streams]
     trunk = Trunk([*first, *(laid_out.source for laid_out in laid.values())])
@@ -552,7 +556,7 @@ def _start(join_input: JoinInput) -> Column:
     if join_input.time is None:
         return F.lit(ALWAYS)
     micros = micros_of(join_input.df, join_input.time, join_input.stream)
-    clock = None if join_input.made is None else join_input.made.clock
+    clock = None if join_input.laid_out is None else join_input.laid_out.clock
     return micros if clock is None else micros + F.lit(clock.offset)
 
 

@@ -122,7 +122,7 @@ class Broadcast:
         join, which may ask them of rows of the tables alone: then none of them may raise an error.
         """
         timed = [join_input for join_input in bound.inputs if join_input.time is not None]
-        if len(timed) != 1 or timed[0].made is not None or bound.is_ordered or bound.keys:
+        if len(timed) != 1 or timed[0].laid_out is not None or bound.is_ordered or bound.keys:
             return False
         if len(bound.inputs) == 1 or bound.step.kind == "inner":
             return len(bound.inputs) > 1

@@ -105,7 +105,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         """What is done with the rows of a batch, by the plan in force."""
         partitions = site.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         self._n_buckets = int(partitions or 1) if step.plan.together else 1
-        taken_options, self.left = ModelOptions.taken(site.options)
+        taken_options, self.other_options = ModelOptions.taken(site.options)
         options = taken_options.resolved()
         super().__init__(site.df.sparkSession, options.lane, is_adaptive=options.adaptive)
         self.planning = AskingChoice(options, step.plan.node)

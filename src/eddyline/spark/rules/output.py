@@ -117,7 +117,7 @@ class MatchesColumn:
     def _telling(self, work: Work) -> Work:
         """Return the work that tells of rules what the column has."""
         if self.as_struct:
-            return replace(work, task=replace(work.task, told=about_rules(work.rules)))
+            return replace(work, task=replace(work.task, about=about_rules(work.rules)))
         return _by_place(work) if self.as_places else work
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
@@ -190,7 +190,7 @@ def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
 
 def _by_place(work: Work) -> Work:
     """Return the work with rules told by place, which skips their names."""
-    return replace(work, task=replace(work.task, told=None))
+    return replace(work, task=replace(work.task, about=None))
 
 
 _IS_KEPT = {

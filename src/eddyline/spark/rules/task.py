@@ -98,7 +98,7 @@ class RuleTask:
     """The micro-batch, or -1 where only the task knows it."""
     name: str
     """Name of the set; part of the seed of every sample."""
-    told: pa.StructArray | Literal["names"] | None = "names"
+    about: pa.StructArray | Literal["names"] | None = "names"
     """What is told of a match: the name of its rule, what an array has at the rule's place in the
     set, or that place (None)."""
 
@@ -137,7 +137,7 @@ class RuleTask:
     @property
     def described(self) -> pa.Array | None:
         """What is told of rules by their places, in a worker; None: the places."""
-        return self.names if isinstance(self.told, str) else self.told
+        return self.names if isinstance(self.about, str) else self.about
 
     def _evaluated(
         self, batches: Iterator[tuple[pa.Array, ...]]

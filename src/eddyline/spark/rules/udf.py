@@ -90,8 +90,8 @@ def add_matches(df: "DataFrame", work: Work, column: str, observation: Any) -> "
 
 def _matches_of(task: RuleTask, name: str) -> StructField:
     """Return the field of the matches of a row."""
-    places_or_names = IntegerType() if task.told is None else StringType()
-    element = ABOUT_RULE if isinstance(task.told, pa.StructArray) else places_or_names
+    places_or_names = IntegerType() if task.about is None else StringType()
+    element = ABOUT_RULE if isinstance(task.about, pa.StructArray) else places_or_names
     return StructField(name, ArrayType(element, containsNull=False))
 
 
@@ -107,7 +107,7 @@ def read_matches(
         observation: as of ``add_matches``.
         column: is added, with the rules of each row; None: there is no such column.
     """
-    described = work.task.told
+    described = work.task.about
     kind = (
         pa.int32()
         if described is None
