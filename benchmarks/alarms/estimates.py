@@ -29,7 +29,7 @@ def _off(coefs: Floats, rng: np.random.Generator) -> tuple[float, float, int]:
     edges = np.linspace(0, len(coefs), N_BATCHES + 1).astype(int)
     made = functools.reduce(
         CoefHistogram.merged,
-        (CoefHistogram.of(coefs[a:b], length[a:b]) for a, b in itertools.pairwise(edges)),
+        (CoefHistogram.from_coefs(coefs[a:b], length[a:b]) for a, b in itertools.pairwise(edges)),
     )
     least = np.minimum(coefs[:, 0], coefs[:, 0] + ADVANCE_S * coefs[:, 1])
     sampled = least[rng.random(len(least)) < SAMPLE]
@@ -100,7 +100,7 @@ def time_of_estimates(
     length, rng = np.full(len(coefs), ADVANCE_S), np.random.default_rng(95)
     least = np.minimum(coefs[:, 0], coefs[:, 0] + ADVANCE_S * coefs[:, 1])
     constants = np.quantile(least, SELECTIVITIES)
-    made = {most: CoefHistogram.of(coefs, length, most) for most in CELLS}
+    made = {most: CoefHistogram.from_coefs(coefs, length, most) for most in CELLS}
     samples = {rate: least[rng.random(n) < rate] for rate in RATES}
     variants: dict[str, Callable[[], object]] = {
         **{f"{len(of)} cells": functools.partial(_by_cells, of, constants) for of in made.values()},

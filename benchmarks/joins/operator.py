@@ -267,7 +267,7 @@ def _window(folder: str, name: str, keys: Ints, n_rows: int) -> tuple[RunFile, .
                     "v": part.astype(np.float64),
                 }
             )
-            run = SortedRun.of(rows_of(rows, FOREVER))
+            run = SortedRun.from_rows(rows_of(rows, FOREVER))
             number = len(files)
             files.append(write_run(fs.LocalFileSystem(), f"{folder}/runs", f"{name}-{number}", run))
             at, left = at + part.size, left - size

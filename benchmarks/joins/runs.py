@@ -163,7 +163,7 @@ def run(
         done.costs.append(costs)
         done.works.append(units(report, plan, costs))
         done.seconds.append(seconds(report))
-        profile = JoinProfile.of([report])
+        profile = JoinProfile.from_reports([report])
         if caches is not None:
             caches.step(counted(profile, costs) if is_counted else profile, batch)
         if loop is not None:

@@ -165,7 +165,7 @@ def run(join: Join, *, routing: bool, declared_ns: float = 0.0, seed: int = 0) -
                 done.ns = round(declared_ns * (done.n_in + done.n_out) / 2)
             report.ns = round(declared_ns * ran.look_ups[-1])
         started = time.process_time()
-        loop.step(JoinProfile.of([report]), number)
+        loop.step(JoinProfile.from_reports([report]), number)
         ran.join_s.append(took_s - sampled_s)
         ran.learn_s.append(sampled_s + time.process_time() - started)
         ran.route_s.append(_parted(plan.classes.get("s"), rows))
@@ -336,7 +336,7 @@ def neutral(settings: Settings) -> Measurement:
                 for _ in task.run(news):
                     pass
                 state = task.report.after
-                loop.step(JoinProfile.of([task.report]), number)
+                loop.step(JoinProfile.from_reports([task.report]), number)
 
     times = interleaved(
         {"off": lambda: joined(routing=False), "on": lambda: joined(routing=True)},

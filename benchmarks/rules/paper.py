@@ -122,7 +122,7 @@ def fixed(block: BitmapBlock, rows: Ints, plan: SelectionSequence) -> float:
 def everything(block: BitmapBlock, rows: Ints) -> RegionSample:
     """Return all rows as a sample."""
     nulls = np.zeros(rows.shape, dtype=np.bool_)
-    return RegionSample.of(block, block.regions(rows, nulls, np.arange(rows.shape[1])))
+    return RegionSample.from_regions(block, block.regions(rows, nulls, np.arange(rows.shape[1])))
 
 
 def compared(rules: RangeRules, rows: Ints, seed: int, **given: Any) -> dict[str, float]:
@@ -297,7 +297,7 @@ def kernel_time(settings: Settings) -> Measurement:
     }
     for name, (rules, rows) in cases.items():
         block, nulls = rules.block(), np.zeros(rows.shape, dtype=np.bool_)
-        sample = RegionSample.of(block, block.regions(rows, nulls, np.arange(4_000)))
+        sample = RegionSample.from_regions(block, block.regions(rows, nulls, np.arange(4_000)))
         best = macro(sample)
         plans = {
             "macro": best,

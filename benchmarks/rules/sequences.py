@@ -63,7 +63,7 @@ class SequencePolicy:
         if self.n_wanted:
             return False
         regions = np.concatenate(self._sample)
-        sample = RegionSample.of(self._block, regions)
+        sample = RegionSample.from_regions(self._block, regions)
         self._sample = []
         found: SelectionSequence = LEARNERS[self._options.learner](sample)
         is_new, self.sequence = found != self.sequence, found

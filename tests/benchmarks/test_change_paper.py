@@ -84,7 +84,7 @@ def flagged_position(order, profile, price, start=0):
 
 def repaired(order, profile, price):
     """The thesis' loop with everything recomputed from scratch."""
-    evidence = Evidence.of(profile)
+    evidence = Evidence.from_profile(profile)
     position = flagged_position(order, profile, price)
     while position is not None:
         order, checked = restore_invariant(order, position, evidence)

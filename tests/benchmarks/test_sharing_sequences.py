@@ -25,5 +25,7 @@ def test_policy_learns_again_after_a_shift() -> None:
     assert learned[7]
     assert policy.n_wanted == 0
     everything = np.arange(after.shape[1])
-    sample = RegionSample.of(block, block.regions(after, np.zeros_like(after, bool), everything))
+    sample = RegionSample.from_regions(
+        block, block.regions(after, np.zeros_like(after, bool), everything)
+    )
     assert sample.cost(policy.sequence.macro) <= 1.03 * sample.cost(macro(sample).macro)

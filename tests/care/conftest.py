@@ -71,7 +71,7 @@ def committed(checkpoint, batch_id):
     starts = np.array([1], np.int64)
     rows = Rows({0: starts}, starts, starts + 10, pa.table({"name": [SECRET]}))
     files, runs = manifests.files, manifests.place("").runs
-    written = write_run(files, runs, f"r{batch_id}", SortedRun.of(rows))
+    written = write_run(files, runs, f"r{batch_id}", SortedRun.from_rows(rows))
     bucket = BucketState({"s": (written,)})
     part = JoinPart(Grid((1,)), {0: bucket})
     return manifests.commit(batch_id, "query", {"join": part.packed()})

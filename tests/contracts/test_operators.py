@@ -341,7 +341,7 @@ HIGH = "SELECT id, v + 1 AS n, time FROM s WHERE v < 99 AND w >= 0 AND v % 10 = 
 @pytest.fixture(scope="module", autouse=True)
 def _registered():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+        patch.setitem(OPERATORS, NewestStep, NewestOperator.from_step)
         patch.setitem(LINES, NewestRecord, newest_lines)
         yield
 

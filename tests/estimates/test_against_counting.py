@@ -49,11 +49,11 @@ def test_comparisons(shape, size):
     off = []
     for _ in range(3):
         coefs, length = cloud(rng, shape, size), lengths(rng)
-        made = CoefHistogram.of(coefs, length)
+        made = CoefHistogram.from_coefs(coefs, length)
         assert len(made) <= MAX_CELLS
         assert made.total == N
         low, high = polynomials.extremes(coefs, length)
-        values = ValueSketch.of(low, high)
+        values = ValueSketch.from_ranges(low, high)
         ends = np.concatenate([low, high])
         for constant in rng.uniform(*np.quantile(ends, [0.05, 0.95]), 4):
             for op, true in (
@@ -75,7 +75,7 @@ def test_comparisons(shape, size):
 def test_histograms_of_parts_say_what_one_of_all_does(shape):
     rng = np.random.default_rng(SHAPES.index(shape))
     coefs, length = cloud(rng, shape), lengths(rng)
-    parts = [CoefHistogram.of(coefs[k::8], length[k::8]) for k in range(8)]
+    parts = [CoefHistogram.from_coefs(coefs[k::8], length[k::8]) for k in range(8)]
     whole, either = (reduce(CoefHistogram.merged, each) for each in (parts, parts[::-1]))
     assert len(whole) <= MAX_CELLS
     assert whole.total == either.total == N
@@ -101,7 +101,7 @@ def test_histograms_of_parts_say_what_one_of_all_does(shape):
 )
 def test_any_numbers_are_counted(rows, max_cells):
     given = np.array(rows, float).reshape(-1, 3)
-    made = CoefHistogram.of(given[:, :2], given[:, 2], max_cells)
+    made = CoefHistogram.from_coefs(given[:, :2], given[:, 2], max_cells)
     with np.errstate(over="ignore", invalid="ignore"):
         risen = given[:, 1] * given[:, 2]
     known = np.isfinite(given).all(axis=1) & np.isfinite(risen)
@@ -120,7 +120,7 @@ def test_any_numbers_are_counted(rows, max_cells):
     [{"counts": [-1.0]}, {"low": [[1.0]]}, {"size": 3}, {"places": [["x", 1]]}, {"seconds": []}],
 )
 def test_a_damaged_histogram_is_refused(change):
-    state = CoefHistogram.of(np.ones((1, 2)), np.ones(1)).to_state()
+    state = CoefHistogram.from_coefs(np.ones((1, 2)), np.ones(1)).to_state()
     with pytest.raises(StateError, match="damaged"):
         CoefHistogram.from_state(state | change)
 
@@ -135,7 +135,7 @@ def test_conjunctions_hold_at_once(seed):
     both = (values[0] > above) & (values[1] < under)
     either = (values[0] > above) | (values[1] < under)
     parts = [
-        filters.comparison(CoefHistogram.of(coefs, length), op, constant)
+        filters.comparison(CoefHistogram.from_coefs(coefs, length), op, constant)
         for coefs, op, constant in ((one, ">", above), (other, "<", under))
     ]
     for combine, holds in ((filters.conjunction, both), (filters.disjunction, either)):
@@ -144,7 +144,7 @@ def test_conjunctions_hold_at_once(seed):
         assert times.whole == pytest.approx(holds.all(axis=1).mean(), abs=0.02)
         assert found.low - 0.01 <= holds.any(axis=1).mean() <= found.high + 0.01
     # What knows all of each other is not as often, or more often, than independence says.
-    same = [parts[0], filters.comparison(CoefHistogram.of(one, length), ">", above)]
+    same = [parts[0], filters.comparison(CoefHistogram.from_coefs(one, length), ">", above)]
     found, _ = filters.conjunction(same)
     assert found.low <= (values[0] > above).any(axis=1).mean() <= found.high + 0.01
 
@@ -161,7 +161,9 @@ def test_joins(size):
         low, _ = polynomials.extremes(one - other, length)
         true = (low < 0).mean()
         found = share_of_pairs(
-            CoefHistogram.of(one, length), CoefHistogram.of(other, length), is_aligned=True
+            CoefHistogram.from_coefs(one, length),
+            CoefHistogram.from_coefs(other, length),
+            is_aligned=True,
         )
         assert found.value == pytest.approx(true, abs=0.02 if size == 2 else 0.04)
         assert found.low - 0.04 <= true <= found.high + 0.04

@@ -90,7 +90,9 @@ def test_5_6_conjunction_holds_at_once():
     def times(*given):
         at = (np.arange(64) + 0.5) / 6.4
         masks = [sum(1 << k for k in range(64) if lo <= at[k] < hi) for lo, hi, _ in given]
-        return Times.of(np.array(masks, np.uint64), np.array([share for _, _, share in given]))
+        return Times.from_masks(
+            np.array(masks, np.uint64), np.array([share for _, _, share in given])
+        )
 
     x = times((0, 10, 0.6), (0, 4, 0.2), (0, 0, 0.2))
     y = times((0, 10, 0.5), (6, 10, 0.25), (0, 0, 0.25))

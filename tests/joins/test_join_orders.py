@@ -58,7 +58,7 @@ def step(loop, samples, batch_id, ns=10**12):
 def run_of(codes, payload=None):
     n = next(iter(codes.values())).size
     table = pa.table({"at": np.arange(n)} if payload is None else payload)
-    return SortedRun.of(Rows(codes, np.zeros(n, np.int64), np.full(n, 10), table))
+    return SortedRun.from_rows(Rows(codes, np.zeros(n, np.int64), np.full(n, 10), table))
 
 
 class Star:
@@ -478,7 +478,7 @@ def test_profiles_of_buckets_merge_in_any_order():
         made.caches = CacheReport(profile_ns=7) if bucket else None
         return made
 
-    merged = JoinProfile.of(map(report, range(3)))
+    merged = JoinProfile.from_reports(map(report, range(3)))
     assert (merged.n_buckets, merged.ns, merged.caches.profile_ns) == (3, 33, 14)
     assert merged.work.probes == {("r", "s"): ProbeWork(9, 3, 15)}
-    assert JoinProfile.of(map(report, (2, 0, 1))) == merged
+    assert JoinProfile.from_reports(map(report, (2, 0, 1))) == merged

@@ -25,7 +25,7 @@ ABSENT = FileColumn("x", "x", "double", pa.float64())
 
 def written(path, table, **options):
     pq.write_table(table, path, **options)
-    return ScannedFile.of(Footer.of(str(path)), [LONG, TEXT])
+    return ScannedFile.from_footer(Footer.from_file(str(path)), [LONG, TEXT])
 
 
 @pytest.fixture(scope="module")

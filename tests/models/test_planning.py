@@ -224,7 +224,7 @@ STEPS = {
 
 def test_an_entity_that_is_long_gone_makes_room_for_others():
     def seen(*entities):
-        held = CoefHistogram.of(np.array([[1.0]]), np.ones(1))
+        held = CoefHistogram.from_coefs(np.array([[1.0]]), np.ones(1))
         return ModelProfile(groups={"greatest": dict.fromkeys(entities, held)})
 
     known = seen(*range(MAX_GROUPS))

@@ -50,14 +50,14 @@ def shown(table):
 
 
 def test_columns_say_what_is_key_and_attribute():
-    assert Layout.of(COLUMNS) == Layout(("vessel",), ("x",))
-    assert Layout.of(COLUMNS).columns == COLUMNS
+    assert Layout.from_columns(COLUMNS) == Layout(("vessel",), ("x",))
+    assert Layout.from_columns(COLUMNS).columns == COLUMNS
 
 
 @pytest.mark.parametrize("lost", COLUMNS[1:])
 def test_a_column_that_is_missing_is_named(lost):
     with pytest.raises(QueryError, match=f"missing: .*{'coef_' if lost == 'coef_x' else lost}"):
-        Layout.of([each for each in COLUMNS if each != lost])
+        Layout.from_columns([each for each in COLUMNS if each != lost])
 
 
 @given(drawn(names=("x", "y"), start=1_700_000_000_000_000), st.sampled_from(["UTC", None]))
@@ -65,7 +65,7 @@ def test_segments_are_the_same_behind_a_table(segments, zone):
     names = pa.table({"k": [f"entity {each}" for each in range(4)]})
     table = table_of(Keyed(segments, names), zone)
     assert table.schema.field("lo").type == pa.timestamp("us", zone)
-    found = keyed(table, Layout.of(table.column_names))
+    found = keyed(table, Layout.from_columns(table.column_names))
     assert found.names.column("k").to_pylist() == [f"entity {each}" for each in segments.keys]
     for name in ("origin", "lo", "hi", "is_point", "is_tombstone"):
         assert np.array_equal(getattr(found.segments, name), getattr(segments, name))
@@ -79,7 +79,7 @@ def test_lists_of_other_lengths_are_of_a_lower_degree_and_null_has_no_value():
     )
     at = table.column_names.index("coef_x")
     table = table.set_column(at, "coef_x", pa.array([[1.0, 2.0], None, [3.0]]))
-    found = keyed(table, Layout.of(table.column_names)).segments.coefs["x"]
+    found = keyed(table, Layout.from_columns(table.column_names)).segments.coefs["x"]
     np.testing.assert_array_equal(found, [[1, 2], [np.nan, np.nan], [3, 0]])
 
 

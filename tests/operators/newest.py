@@ -268,7 +268,7 @@ class NewestOperator(Operator):
         self.state = NewestState()
 
     @classmethod
-    def of(cls, step: NewestStep, site: Site) -> NewestOperator:
+    def from_step(cls, step: NewestStep, site: Site) -> NewestOperator:
         for name in (step.key, step.version, *step.arrival):
             site.df.select(name)  # says what is wrong with it
         return cls(step, adaptive=site.options.get("adaptive", True))
@@ -305,7 +305,9 @@ class NewestOperator(Operator):
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         files = tuple(each.file for each in self._results(observed))
-        return StatePart.of(NewestState(files), [each for each in files if each is not None])
+        return StatePart.from_content(
+            NewestState(files), [each for each in files if each is not None]
+        )
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         results = self._results(observed)

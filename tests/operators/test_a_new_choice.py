@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.large("runs a stream of five batche
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
-    monkeypatch.setitem(OPERATORS, NewestStep, SortingOperator.of)
+    monkeypatch.setitem(OPERATORS, NewestStep, SortingOperator.from_step)
 
 
 def test_it_is_found_wherever_plans_are_and_after_a_restart(query, tmp_path):

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch):
-    monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.of)
+    monkeypatch.setitem(OPERATORS, NewestStep, NewestOperator.from_step)
     monkeypatch.setitem(LINES, NewestRecord, newest_lines)
 
 

@@ -235,7 +235,7 @@ def test_regions_of_ranks(bounds, want):
         (decimal(38, 2), (-5, 10**37 + 1), ("-0.05", f"1{'0' * 35}.01")),
     ):
         ranked = RegionConstruct(
-            Operand("v", kind), False, constants, np.arange(4), Ranks.of(constants)
+            Operand("v", kind), False, constants, np.arange(4), Ranks.from_constants(constants)
         )
         assert region_text(ranked, bounds) == f"v {want.format(*shown)}"
 

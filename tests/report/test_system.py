@@ -66,10 +66,17 @@ def test_parts_of_a_component_have_rows_of_their_own():
 def test_a_stored_record_gives_the_rows_of_its_record():
     whole = BATCHES[0]
     stored = BatchRecord(
-        0, 100, 10, 0.25, whole.ended_at, tuple(StoredRecord.of(each, 100) for each in RECORDS)
+        0,
+        100,
+        10,
+        0.25,
+        whole.ended_at,
+        tuple(StoredRecord.from_record(each, 100) for each in RECORDS),
     )
     assert [*rows_of("q", stored)] == [*rows_of("q", whole)]
-    assert StoredRecord.of(ORDER, 100).with_earlier(StoredRecord.of(ORDER, 50), 0.5).parts == {
+    assert StoredRecord.from_record(ORDER, 100).with_earlier(
+        StoredRecord.from_record(ORDER, 50), 0.5
+    ).parts == {
         "a": {"place": 2.0, "drop_frac": 0.5},
         "b": {"place": 1.0},
     }

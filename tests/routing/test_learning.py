@@ -235,7 +235,7 @@ def test_difference_of_neighbours_is_the_g_test_of_two_by_two_tables():
 
 def outcomes_of(drops, weights=None):
     given_ = np.ones(len(drops)) if weights is None else np.asarray(weights, dtype=np.float64)
-    return Outcomes.of(drops, codes.pack(drops), given_)
+    return Outcomes.from_drops(drops, codes.pack(drops), given_)
 
 
 def slow_cost(bits, order, costs):
@@ -290,7 +290,7 @@ def test_no_row_weighs_more_than_twice_the_median():
 def test_cells_are_the_rows_of_a_class_and_an_outcome(drops, seed):
     class_of_row = np.random.default_rng(seed).integers(0, 4, len(drops)) * 7
     outcomes = outcomes_of(drops)
-    cells = Cells.of(class_of_row, outcomes)
+    cells = Cells.from_outcomes(class_of_row, outcomes)
     assert cells.classes.tolist() == sorted(set(class_of_row.tolist()))
     np.testing.assert_array_equal(cells.classes[cells.owner][cells.of_row], class_of_row)
     np.testing.assert_array_equal(cells.code[cells.of_row], outcomes.of_row)
@@ -305,7 +305,7 @@ def test_without_a_prior_each_class_gets_the_greedy_order(drops, data):
     costs = rng.random(n) + 0.5  # no ties
     class_of_row = rng.integers(0, 3, len(drops))
     outcomes = outcomes_of(drops)
-    cells = Cells.of(class_of_row, outcomes)
+    cells = Cells.from_outcomes(class_of_row, outcomes)
     n_classes = len(cells.classes)
     weights = cells.sums(np.ones(len(drops)))
     orders = greedy_orders(
@@ -324,7 +324,7 @@ def test_without_a_prior_each_class_gets_the_greedy_order(drops, data):
 
 def test_a_class_without_rows_gets_the_order_of_its_prior():
     outcomes = outcomes_of(np.array([[True, False], [False, True]]))
-    cells = Cells.of(np.array([0, 1]), outcomes)
+    cells = Cells.from_outcomes(np.array([0, 1]), outcomes)
     prior = np.array([[0.1, 0.9], [0.9, 0.1]])
     drops = outcomes.drops[cells.code]
     assert greedy_orders(cells, drops, np.zeros(2), prior, np.ones(2)).tolist() == [[1, 0], [0, 1]]
@@ -367,7 +367,7 @@ def test_learning_keeps_the_default_where_no_other_order_is_better():
     rng = np.random.default_rng(2)
     drops = rng.random((3000, 3)) < np.array([0.9, 0.5, 0.1])
     outcomes = outcomes_of(drops)
-    cells = Cells.of(rng.integers(0, 5, 3000), outcomes)
+    cells = Cells.from_outcomes(rng.integers(0, 5, 3000), outcomes)
     fracs = np.tile(1.0 - drops.mean(axis=0), (5, 1))
     learned = learn(
         cells, outcomes, cells.sums(np.ones(3000)), fracs, (0, 1, 2), np.ones(3),

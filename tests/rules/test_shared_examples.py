@@ -91,7 +91,7 @@ def keys(*names: str) -> np.ndarray:
 def sample(block: BitmapBlock, *names: str) -> RegionSample:
     values = keys(*names)
     nulls = np.zeros(values.shape, dtype=np.bool_)
-    return RegionSample.of(block, block.regions(values, nulls, np.arange(len(names))))
+    return RegionSample.from_regions(block, block.regions(values, nulls, np.arange(len(names))))
 
 
 def mask(text: str) -> np.ndarray:

@@ -197,7 +197,7 @@ def test_what_contradicts_much_later_is_another_change():
 
 
 def test_a_situation_that_is_always_mistaken_is_not_recalled_any_more():
-    held = Held.of([("a", 1.0)])
+    held = Held.from_pairs([("a", 1.0)])
     assert Logged(_seen(0.0), held, n_settled=9, n_mistaken=1).may_recall
     assert not Logged(_seen(0.0), held, n_settled=9, n_mistaken=2).may_recall
     assert Logged(_seen(0.0), held, n_settled=9, n_mistaken=2, n_right=1).may_recall
@@ -230,7 +230,7 @@ def test_a_situation_that_ended_before_its_plan_was_learned_gets_a_better_one_of
 
 
 def test_of_plans_that_cost_the_same_the_one_of_most_rows_is_best():
-    held = Held.of([("a", 10.0), ("b", 600.0), ("k", 999.0)])
+    held = Held.from_pairs([("a", 10.0), ("b", 600.0), ("k", 999.0)])
     dial = Dial()
     dial.cost_of = lambda plan, evidence: {"a": 1.0, "b": 1.0005, "k": 2.0}[plan]
     assert json.loads(Logged(_seen(0.0), held).best(dial)) == "b"
@@ -254,7 +254,7 @@ def test_the_log_is_bounded_and_has_one_entry_for_a_situation():
 
 
 def test_the_plans_of_the_fewest_rows_go_first():
-    held = Held.of([(str(n), float(n)) for n in range(MOST_PLANS + 3)])
+    held = Held.from_pairs([(str(n), float(n)) for n in range(MOST_PLANS + 3)])
     assert held.shortened() == 0 + 1 + 2
     assert held.pairs() == [(str(n), float(n)) for n in range(3, MOST_PLANS + 3)]
     assert held.shortened() == 0
@@ -392,8 +392,8 @@ def test_a_damaged_log_is_told(how):
 
 def test_what_was_in_force_is_held_against_the_best_single_plan():
     situations = [
-        Logged(_seen(0.0), Held.of([("a", 600.0), ("k", 100.0)])),
-        Logged(_seen(1.0), Held.of([("k", 300.0)])),
+        Logged(_seen(0.0), Held.from_pairs([("a", 600.0), ("k", 100.0)])),
+        Logged(_seen(1.0), Held.from_pairs([("k", 300.0)])),
     ]
     found = hindsight(situations, Dial())
     assert found.cost == pytest.approx((600 * 1.0 + 100 * 2.0 + 300 * 1.0) / 1000)
@@ -406,7 +406,9 @@ def test_many_plans_of_many_situations_are_priced_a_few_times_each():
     """Each situation by its own plans, and by those that were in force for most rows."""
     held = [{f"{at} {own}": 1.0 + own for own in range(8)} for at in range(64)]
     held[5]["most"] = 9_000.0
-    situations = [Logged(_seen(at / 64), Held.of(each.items())) for at, each in enumerate(held)]
+    situations = [
+        Logged(_seen(at / 64), Held.from_pairs(each.items())) for at, each in enumerate(held)
+    ]
     asked, dial = [], Dial()
     dial.cost_of = lambda plan, evidence: asked.append(plan) or 1.0 + (plan != "most")
     found = hindsight(situations, dial)
@@ -419,7 +421,7 @@ def test_many_plans_of_many_situations_are_priced_a_few_times_each():
 
 
 def test_a_plan_without_a_price_is_left_out_and_said_to_be():
-    situations = [Logged(_seen(0.0), Held.of([("a", 600.0), ("?", 100.0)]))]
+    situations = [Logged(_seen(0.0), Held.from_pairs([("a", 600.0), ("?", 100.0)]))]
     found = hindsight(situations, Dial())
     assert (found.best, found.n_plans, found.n_unpriced) == ("a", 2, 1)
     assert np.isnan(found.cost)

@@ -165,4 +165,4 @@ def test_a_record_that_counts_nothing_stands_for_those_before_it():
     newer, earlier = Plain(), Plain()
     joined = record(1, operators=(newer,)).with_earlier(record(0, operators=(earlier,)))
     assert joined.operators == (newer,)
-    assert StoredRecord.of(newer, 10) == StoredRecord("newest", "late")
+    assert StoredRecord.from_record(newer, 10) == StoredRecord("newest", "late")

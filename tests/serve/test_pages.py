@@ -260,7 +260,7 @@ def test_an_address_without_a_page_says_so_and_leads_back(page, path):
 
 def test_a_failed_query_comes_first_and_tells_why(page):
     failed = FakeRun("z")
-    failed.end(Failure.of(SourceError("the disk is full")))
+    failed.end(Failure.from_error(SourceError("the disk is full")))
     text = page(FakeRun("a"), failed).get("/").text
     assert "1 failed" in text
     assert "the disk is full" in text
@@ -278,7 +278,11 @@ def test_values_of_rows_are_hidden_unless_asked_for(page):
         ),
     )
     run = FakeRun(view=replace(a_run(5), sections=sections))
-    run.end(Failure.of(PredicateError(f"predicate 'f' raised ValueError: {secret} on the row 1")))
+    run.end(
+        Failure.from_error(
+            PredicateError(f"predicate 'f' raised ValueError: {secret} on the row 1")
+        )
+    )
     text = shown(page, run)
     assert secret not in text
     assert "predicate f" in text

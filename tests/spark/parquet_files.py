@@ -29,4 +29,4 @@ def schema_of(folder: str | Path) -> StructType:
 
 def ask_rows(monkeypatch):
     """Let files of streams say nothing, so that rows are asked as those of other sources are."""
-    monkeypatch.setattr(FileStream, "of", classmethod(lambda _cls, _stream, *_: None))
+    monkeypatch.setattr(FileStream, "from_stream", classmethod(lambda _cls, _stream, *_: None))

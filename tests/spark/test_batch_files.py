@@ -59,7 +59,7 @@ def s(spark, folder):
 
 def told(df, tmp_path, plans=(lambda df: df,)):
     """What files say of each micro-batch of a stream, by plans over it, once counted alike."""
-    streams, found = [FileStream.of(plan(df), tmp_path / "ckpt") for plan in plans], []
+    streams, found = [FileStream.from_stream(plan(df), tmp_path / "ckpt") for plan in plans], []
     assert None not in streams
 
     def take(batch, batch_id):
@@ -122,7 +122,7 @@ def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
         write_batch(folder, "u", number, rows(number % 2))
     s, u = (stream_of(spark, folder, name).select("id", "ts") for name in "su")
     both = s.unionByName(u)
-    stream, seen = FileStream.of(both, tmp_path / "c"), []
+    stream, seen = FileStream.from_stream(both, tmp_path / "c"), []
     assert stream.sources == (0, 1)
 
     def take(batch, batch_id):
@@ -149,7 +149,7 @@ def test_streams_that_are_united_are_told_one_by_one(spark, folder, tmp_path):
     ],
 )
 def test_other_streams_are_none(s, made):
-    assert FileStream.of(made(s), Path()) is None
+    assert FileStream.from_stream(made(s), Path()) is None
     assert file_column(made(s), made(s).columns[0]) is None
 
 
@@ -180,7 +180,7 @@ def test_columns_that_are_names_of_folders_are_not_told(spark, tmp_path):
 
 def test_many_files_are_left_to_spark(s, tmp_path, monkeypatch):
     monkeypatch.setattr(stream_files, "MOST_OPENED", 0)
-    stream, found = FileStream.of(s, tmp_path), []
+    stream, found = FileStream.from_stream(s, tmp_path), []
     query = s.writeStream.foreachBatch(lambda _df, number: found.append(stream.files(number)))
     query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(120)
@@ -190,13 +190,13 @@ def test_many_files_are_left_to_spark(s, tmp_path, monkeypatch):
 def test_rows_that_spark_may_leave_out_are_not_told(spark, folder, s, change):
     path = str(folder / "s")
     reader = spark.readStream.schema(schema_of(path)).option("ignoreMissingFiles", "true")
-    assert FileStream.of(reader.parquet(path), Path()) is None
+    assert FileStream.from_stream(reader.parquet(path), Path()) is None
     change(**{"spark.sql.files.ignoreCorruptFiles": "true"})
-    assert FileStream.of(s, Path()) is None
+    assert FileStream.from_stream(s, Path()) is None
 
 
 def test_batches_of_frames_are_none(spark, folder, tmp_path):
-    assert FileStream.of(spark.read.parquet(str(folder / "s")), tmp_path) is None
+    assert FileStream.from_stream(spark.read.parquet(str(folder / "s")), tmp_path) is None
 
 
 OFFSETS = 'v1\n{}\n{"logOffset":0}'
@@ -249,7 +249,7 @@ def test_a_batch_may_have_the_files_of_several_steps(tmp_path):
 
 def test_a_stream_that_is_read_twice_is_one_source(s, tmp_path):
     both = s.select("id", "ts").unionByName(s.select("id", "ts"))
-    assert FileStream.of(both, tmp_path).sources == (0, 0)
+    assert FileStream.from_stream(both, tmp_path).sources == (0, 0)
     found = told(both, tmp_path)
     assert [[seconds(each) for each in spans] for (spans,) in found] == [
         [span_of(number)] * 2 for number in range(N_BATCHES)
@@ -266,7 +266,7 @@ def test_files_are_found_where_spark_writes_all_in_one_list(
         write_batch(tmp_path, "s", number, rows(0).slice(number))
     change(**{"spark.sql.streaming.fileSource.log.compactInterval": "2"})
     df = stream_of(spark, tmp_path, "s")
-    stream, found = FileStream.of(df, tmp_path / "c"), []
+    stream, found = FileStream.from_stream(df, tmp_path / "c"), []
 
     def take(batch, batch_id):
         found.append((stream.files(batch_id), batch.count()))

@@ -104,7 +104,7 @@ WRITERS = {
 
 
 def listed_scan(df):
-    scan = PlainScan.of(df)
+    scan = PlainScan.from_frame(df)
     return scan.listed(scan.files())
 
 
@@ -213,7 +213,7 @@ def test_plans_that_are_more_than_a_scan_are_refused(spark, df, tmp_path):
 
 def test_what_is_cached_is_not_read_from_files(spark, folder):
     mine = spark.read.parquet(str(folder)).select("id")
-    assert PlainScan.of(mine)
+    assert PlainScan.from_frame(mine)
     mine.cache()
     try:
         assert "InMemoryRelation" in why_not(mine)
@@ -261,7 +261,7 @@ def test_values_that_only_a_table_knows_are_refused(spark):
     spark.sql("CREATE TABLE lane_defaults (id BIGINT) USING parquet")
     try:
         spark.sql("INSERT INTO lane_defaults VALUES (1)")
-        assert PlainScan.of(spark.table("lane_defaults"))
+        assert PlainScan.from_frame(spark.table("lane_defaults"))
         spark.sql("ALTER TABLE lane_defaults ADD COLUMN (w INT DEFAULT 7)")
         told = why_not(spark.table("lane_defaults").withMetadata("w", {}))
         assert told == "the table gives 'w' values that files do not have"
@@ -278,7 +278,7 @@ def test_a_damaged_page_is_an_error(spark, tmp_path):
     rows = spark.range(1000).coalesce(1).write.option("parquet.enable.dictionary", "false")
     rows.option("compression", "none").parquet(str(tmp_path / "rows"))
     df = spark.read.parquet(str(tmp_path / "rows"))
-    (path,) = map(Path, PlainScan.of(df).files().paths)
+    (path,) = map(Path, PlainScan.from_frame(df).files().paths)
     content, value = path.read_bytes(), (500).to_bytes(8, "little")
     assert content.count(value) == 1
     path.write_bytes(content.replace(value, (1 << 40).to_bytes(8, "little")))

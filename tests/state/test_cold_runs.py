@@ -40,7 +40,7 @@ def test_rows_keep_to_their_numbers_when_runs_below_a_filter_have_left_the_windo
     files, folder, runs, cold, has_gaps = fs.LocalFileSystem(), str(tmp_path), {}, (), False
     for number in range(24):
         codes, starts = np.array([2 * number, 2 * number + 1]), np.full(2, 8 * number)
-        run = SortedRun.of(Rows({0: codes}, starts, starts + 1_000, pa.table({"at": codes})))
+        run = SortedRun.from_rows(Rows({0: codes}, starts, starts + 1_000, pa.table({"at": codes})))
         file = RunFile(str(number), 2, 8 * number, 8 * number + 1_000, 1, 1)
         runs[file.name] = run
         now = 8 * number + 900
@@ -86,7 +86,7 @@ runs = st.lists(
 
 
 def passing(of, codes):
-    return of.passing(AskedKeys.of(hashes_of(codes), codes))
+    return of.passing(AskedKeys.from_hashes(hashes_of(codes), codes))
 
 
 @given(runs=runs, others=st.lists(keys, max_size=20))

@@ -23,12 +23,14 @@ FILES = fs.LocalFileSystem()
 def run_of(codes, starts, length=1_000):
     codes, starts = np.asarray(codes, np.int64), np.asarray(starts, np.int64)
     ends = np.full(starts.size, FOREVER) if length == FOREVER else starts + length
-    return SortedRun.of(Rows({0: codes, 3: codes % 7}, starts, ends, pa.table({"at": starts})))
+    return SortedRun.from_rows(
+        Rows({0: codes, 3: codes % 7}, starts, ends, pa.table({"at": starts}))
+    )
 
 
 def asked(codes):
     codes = np.asarray(codes, np.int64)
-    return AskedKeys.of(hashes_of(codes), codes)
+    return AskedKeys.from_hashes(hashes_of(codes), codes)
 
 
 @given(

@@ -129,7 +129,7 @@ class MovingOperator(Operator):
         self.wanted.append(self.on_time(tables, lows))
         plan = BatchPlan(
             number, self.graph, self.orders(), self.lengths(), lows, self.horizons(),
-            grid=grid, moved=Moved.of(self.part.grid, self.part.buckets, grid),
+            grid=grid, moved=Moved.from_grids(self.part.grid, self.part.buckets, grid),
         )  # fmt: skip
         part, after, late_files = self.part, {}, []
         windows = buckets_for(grid, part.grid, part.buckets, self.graph.classes_of)
@@ -226,7 +226,7 @@ def test_a_hot_key_is_split_and_every_bucket_finds_its_part(tmp_path):
         at = slice(number * n // 4, (number + 1) * n // 4)
         plan = BatchPlan(
             number, graph, orders, dict.fromkeys("st", 20_000), grid=grid,
-            moved=Moved.of(before.grid, before.buckets, grid),
+            moved=Moved.from_grids(before.grid, before.buckets, grid),
         )  # fmt: skip
         after, found = {}, []
         windows = buckets_for(grid, before.grid, before.buckets, graph.classes_of)

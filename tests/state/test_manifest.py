@@ -34,7 +34,9 @@ class Counts(msgspec.Struct, forbid_unknown_fields=True):
 
 def written(folder, name):
     starts = np.array([1], np.int64)
-    run = SortedRun.of(Rows({0: starts, 2: starts}, starts, starts + 10, pa.table({"at": starts})))
+    run = SortedRun.from_rows(
+        Rows({0: starts, 2: starts}, starts, starts + 10, pa.table({"at": starts}))
+    )
     return write_run(FILES, folder.place("").runs, name, run)
 
 
@@ -77,7 +79,7 @@ def test_a_batch_starts_from_the_manifest_before_it(folder):
 def test_operators_are_committed_together_and_each_reads_its_own(folder):
     for name in ("group-1", "group-2"):
         written(folder, name)
-    counts = StatePart.of(Counts({"x": 3}, "group-1"), ["group-1"])
+    counts = StatePart.from_content(Counts({"x": 3}, "group-1"), ["group-1"])
     committed(folder, 0, "joined", count=counts)
     parts = ManifestFolder(FILES, folder.folder).latest().parts
     assert parts["count"].read(Counts) == Counts({"x": 3}, "group-1")

@@ -66,16 +66,18 @@ def test_groups_are_equal_where_all_columns_are(kind, values, codes):
 
 
 def test_ends_are_known_when_so_many_have_come(tmp_path):
-    first = Arrivals.of(None, 2, np.array([1, 2, 2, 5]), pa.table({"g": ["a", "b", "a", "a"]}))
+    first = Arrivals.from_rows(
+        None, 2, np.array([1, 2, 2, 5]), pa.table({"g": ["a", "b", "a", "a"]})
+    )
     assert first.ends(first.group, first.rank).tolist() == [4, FOREVER, FOREVER, FOREVER]
     at = fs.LocalFileSystem(), str(tmp_path)
     groups = read_groups(*at, write_groups(*at, first.groups))
-    then = Arrivals.of(groups, 2, np.array([7, 8, 9]), pa.table({"g": ["c", "b", "a"]}))
+    then = Arrivals.from_rows(groups, 2, np.array([7, 8, 9]), pa.table({"g": ["c", "b", "a"]}))
     assert then.ends(first.group[1:], first.rank[1:]).tolist() == [FOREVER, 8, FOREVER]
     only_b = then.groups.only([first.group[1:2]])
     assert only_b.values["g"].to_pylist() == ["b"]
     # The place of a group that went is free, and its count starts again.
-    last = Arrivals.of(only_b, 2, np.array([10, 11, 11]), pa.table({"g": ["a", "b", "a"]}))
+    last = Arrivals.from_rows(only_b, 2, np.array([10, 11, 11]), pa.table({"g": ["a", "b", "a"]}))
     assert sorted(last.groups.ids.tolist()) == [0, 1]
     assert last.rank.tolist() == [0, 2, 1]
     assert last.ends(first.group[1:2], first.rank[1:2]).tolist() == [10]

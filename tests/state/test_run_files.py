@@ -23,7 +23,7 @@ def run_of(*times):
     starts = np.array(times, np.int64)
     codes = {0: starts % 3, 2: starts % 5}
     payload = pa.table({"at": starts, "text": [str(time) for time in times]})
-    return SortedRun.of(Rows(codes, starts, starts + 10, payload))
+    return SortedRun.from_rows(Rows(codes, starts, starts + 10, payload))
 
 
 def test_a_run_comes_back_as_it_was_written(tmp_path):
@@ -83,7 +83,7 @@ def test_parts_of_different_runs_do_not_make_one(tmp_path):
 
 def written(folder, name, *times):
     starts = np.array(times, np.int64)
-    run = SortedRun.of(Rows({0: starts}, starts, starts + 10, pa.table({"at": starts})))
+    run = SortedRun.from_rows(Rows({0: starts}, starts, starts + 10, pa.table({"at": starts})))
     return write_run(FILES, str(folder), name, run)
 
 
@@ -119,7 +119,7 @@ def test_a_run_that_was_damaged_since_it_was_mapped_says_so(tmp_path):
 
 def test_a_process_trusts_the_run_that_it_wrote_once(tmp_path):
     starts = np.arange(500)
-    run = SortedRun.of(Rows({0: starts}, starts, starts + 10, pa.table({"at": starts})))
+    run = SortedRun.from_rows(Rows({0: starts}, starts, starts + 10, pa.table({"at": starts})))
     writer = MappedRuns()
     file = writer.write(FILES, str(tmp_path), run)
     assert times_in(writer.run(FILES, str(tmp_path), file, (0,))) == list(range(500))

@@ -71,7 +71,7 @@ def test_pairs_are_those_of_trying_all(held, asked, key, room):
 def test_entries_are_in_the_order_of_hash_start_and_coming(n_rows, n_keys):
     rng = np.random.default_rng([n_rows, n_keys])
     codes, starts = rng.integers(0, n_keys, n_rows), rng.integers(0, 50, n_rows)
-    index = Index.of(codes, starts, starts + 5)
+    index = Index.from_ranges(codes, starts, starts + 5)
     order = np.lexsort((starts, hashes_of(codes)))
     assert (index.rows == order).all()
     assert (index.hashes == hashes_of(codes)[order]).all()
@@ -89,7 +89,7 @@ def test_entries_are_in_the_order_of_hash_start_and_coming(n_rows, n_keys):
 def test_groups_of_any_size_find_the_same(n_probes, n_rows, n_keys):
     rng = np.random.default_rng([n_probes, n_rows, n_keys])
     codes, starts = rng.integers(0, n_keys, n_rows), np.sort(rng.integers(0, 10_000, n_rows))
-    run = SortedRun.of(Rows({0: codes}, starts, starts + 9, pa.table({"at": starts})))
+    run = SortedRun.from_rows(Rows({0: codes}, starts, starts + 9, pa.table({"at": starts})))
     asked = rng.integers(0, n_keys, n_probes)
     since = rng.integers(0, 10_000, n_probes)
     probes = Probes(hashes_of(asked), since, since + 4, stacked([], n_probes))
@@ -111,7 +111,7 @@ def test_groups_of_any_size_find_the_same(n_probes, n_rows, n_keys):
 
 def test_pairs_go_behind_those_that_are_there():
     codes, starts = np.arange(5), np.zeros(5, np.int64)
-    index = Index.of(codes, starts, starts)
+    index = Index.from_ranges(codes, starts, starts)
     probes = Probes(hashes_of(codes), starts, starts, stacked([], 5))
     pairs, n = index.pairs(probes, stacked([], 5), 0, Pairs.room(2), 0)
     pairs, n = index.pairs(probes, stacked([], 5), 100, pairs, n)
@@ -124,5 +124,5 @@ def test_pairs_go_behind_those_that_are_there():
 def test_one_key_of_many_rows_is_sorted_by_start():
     n = 100_000
     starts = np.random.default_rng(5).permutation(n)
-    index = Index.of(np.zeros(n, np.int64), starts, starts)
+    index = Index.from_ranges(np.zeros(n, np.int64), starts, starts)
     assert (index.entries[:, 1] == np.arange(n)).all()

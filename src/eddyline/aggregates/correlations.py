@@ -61,7 +61,7 @@ class Facts:
     programs: Ints
 
     @classmethod
-    def of(cls, correlations: tuple[tuple[int, Correlation], ...]) -> Facts:
+    def from_correlations(cls, correlations: tuple[tuple[int, Correlation], ...]) -> Facts:
         """Return the facts of correlations by their places."""
         every = [correlation for _, correlation in correlations]
         ops = list(TESTS)
@@ -98,7 +98,7 @@ class CorrelationBatch(BucketBatch):
     ) -> None:
         super().__init__(plan, place, state, bucket)
         self.ties = (CARRIED,)
-        self._facts = Facts.of(plan.correlations)
+        self._facts = Facts.from_correlations(plan.correlations)
         self._lengths = sorted({correlation.length for _, correlation in plan.correlations})
         self._answered: dict[int, Rows] = {}
         """What later instants need of the matches that are answered now, by timespan (µs)."""

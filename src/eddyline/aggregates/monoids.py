@@ -383,7 +383,7 @@ class Elements:
     hi: Ints
 
     @classmethod
-    def of(cls, column: pa.Array, lo: Ints, hi: Ints) -> Elements:
+    def from_column(cls, column: pa.Array, lo: Ints, hi: Ints) -> Elements:
         """Return the elements of ranges of lists."""
         starts = starts_of(pc.fill_null(pc.list_value_length(column), 0).to_numpy())
         values = pc.list_flatten(column)
@@ -408,7 +408,7 @@ class Lists(Monoid):
 
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the values of each range in one list."""
-        elements = Elements.of(column, lo, hi)
+        elements = Elements.from_column(column, lo, hi)
         return _listed(column.type, elements.values, *elements.places(), lo.size)
 
 
@@ -422,7 +422,7 @@ class Distinct(Monoid):
 
     def merge(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the distinct values of each range in one list, as they first come."""
-        elements = Elements.of(column, lo, hi)
+        elements = Elements.from_column(column, lo, hi)
         before = before_of(*codes_of(elements.values))
         places, ranges = elements.places()
         is_first = before[places] < elements.lo[ranges]
@@ -430,7 +430,7 @@ class Distinct(Monoid):
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the number of distinct values of each range."""
-        elements = Elements.of(column, lo, hi)
+        elements = Elements.from_column(column, lo, hi)
         counts = distinct_counts(*codes_of(elements.values), elements.lo, elements.hi)
         return from_plain(counts, pa.int64(), counts > 0)
 
@@ -441,7 +441,7 @@ class DistinctSum(Distinct):
 
     def value(self, column: pa.Array, lo: Ints, hi: Ints) -> pa.Array:
         """Return the sum of the distinct values of each range, in the widest type of its kind."""
-        elements = Elements.of(self.merge(column, lo, hi), *_single_ranges(lo.size))
+        elements = Elements.from_column(self.merge(column, lo, hi), *_single_ranges(lo.size))
         return self._aggregate(_widest(elements.values), elements.lo, elements.hi)
 
     def _aggregate(self, values: pa.Array, lo: Ints, hi: Ints) -> pa.Array:

@@ -185,7 +185,7 @@ class AggregatePart(Struct, frozen=True, forbid_unknown_fields=True):
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
         names = {file.name for state in self.buckets.values() for file in state.files}
-        return StatePart.of(self, sorted(names))
+        return StatePart.from_content(self, sorted(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class Lift:
     """How a column of rows is made."""
 
     way: Way = "same"
-    of: str = ""
+    source: str = ""
     """The column that travels; none of ``one``."""
     kind: pa.DataType | None = None
     """Type of a number, and of the sum of a ``mean``."""
@@ -267,7 +267,7 @@ class Lift:
         """
         if self.way == "one":
             return pa.array(np.ones(instants.size, np.int64))
-        column = travelled[self.of]
+        column = travelled[self.source]
         return column if self.way == "same" else self._lifted(whole(column), instants)
 
     def _lifted(self, array: pa.Array, instants: Ints) -> pa.Array:

@@ -47,7 +47,7 @@ class Slides:
     """An instant at which a window ends (µs)."""
 
     @classmethod
-    def of(cls, window: SlideWindow) -> Slides:
+    def from_window(cls, window: SlideWindow) -> Slides:
         """Return the slides of a window."""
         return cls(window.slide, window.length, window.origin % window.slide)
 
@@ -145,7 +145,7 @@ class SlideBatch(BucketBatch):
     def slides(self) -> Slides:
         """The cells, and the longest of the windows."""
         windows = [share.window for share in self.shares]
-        return Slides.common(windows) if self.plan.shares else Slides.of(windows[0])
+        return Slides.common(windows) if self.plan.shares else Slides.from_window(windows[0])
 
     @cached_property
     def levels(self) -> dict[int, Level]:
@@ -171,7 +171,7 @@ class SlideBatch(BucketBatch):
         alike: dict[Any, list[tuple[Due, int]]] = {}
         for place, share in enumerate(self.shares):
             level = self.levels[share.level]
-            due = self.due(Slides.of(share.window), self._cells(level, fresh))
+            due = self.due(Slides.from_window(share.window), self._cells(level, fresh))
             if due is not None:
                 files = self._history(level).files(due.since, due.common)
                 names = tuple((file.name, is_whole) for file, is_whole in files)
@@ -226,7 +226,8 @@ class SlideBatch(BucketBatch):
             history, horizon = self._history(level), ALWAYS
             if not history.reach.is_all:
                 horizon = min(
-                    self._first_needed(Slides.of(share.window), after) for share in level.shares
+                    self._first_needed(Slides.from_window(share.window), after)
+                    for share in level.shares
                 )
             kept |= history.after(self._cells(level, fresh), horizon)
         return kept
@@ -262,7 +263,7 @@ class SlideBatch(BucketBatch):
             cells: all that they need, in order; others do not matter.
         """
         share = self.shares[place]
-        slides = Slides.of(share.window)
+        slides = Slides.from_window(share.window)
         length = -1 if slides.length == LONGEST else slides.length
         n_instants = (due.last - due.first) // slides.slide + 1
         facts = due.first, n_instants, slides.slide, length, self.plan.tells_old

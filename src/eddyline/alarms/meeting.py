@@ -104,7 +104,7 @@ class Bounds:
 def bounds_of(segments: Segments, expressions: Sequence[Expression]) -> list[Bounds]:
     """Return expressions on segments, none of which is a tombstone."""
     names = {name for expression in expressions for name in names_in(expression)}
-    terms = {name: Terms.of(segments.coefs[name]) for name in names}
+    terms = {name: Terms.from_coefs(segments.coefs[name]) for name in names}
     since, until = segments.seconds(segments.lo), segments.seconds(segments.ends)
     with np.errstate(over="ignore", invalid="ignore"):
         return [_bounds(expression, terms, since, until) for expression in expressions]

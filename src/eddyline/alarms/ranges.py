@@ -174,11 +174,11 @@ class Observing:
         self.profile = replace(
             self.profile,
             values={
-                names[place]: ValueSketch.of(limits.low, limits.high)
+                names[place]: ValueSketch.from_ranges(limits.low, limits.high)
                 for place, limits in bounds.items()
             },
             coefs={
-                names[place]: CoefHistogram.of(limits.coefs, length)
+                names[place]: CoefHistogram.from_coefs(limits.coefs, length)
                 for place, limits in bounds.items()
             },
             outcomes=self._outcomes(bounds, took, len(rows)),

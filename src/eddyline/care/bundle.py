@@ -147,7 +147,7 @@ def _batch(batch: BatchRecord, redaction: Redaction) -> BatchRecord:
 
 
 def _stored(record: Record, redaction: Redaction) -> StoredRecord:
-    stored = StoredRecord.of(record, 0)
+    stored = StoredRecord.from_record(record, 0)
     parts = {
         f"{number} {without_literals(name)}": levels
         for number, (name, levels) in enumerate(stored.parts.items(), 1)

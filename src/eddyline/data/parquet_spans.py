@@ -56,7 +56,7 @@ class Footer:
     metadata: parquet.FileMetaData
 
     @classmethod
-    def of(cls, path: str) -> Footer:
+    def from_file(cls, path: str) -> Footer:
         """Read the footer of a file.
 
         Raises:
@@ -116,7 +116,7 @@ class ParquetFiles:
             pa.ArrowException: it is no Parquet.
         """
         if path not in self._footers:
-            self._footers[path] = Footer.of(path)
+            self._footers[path] = Footer.from_file(path)
         return self._footers[path]
 
     @cached_property

@@ -72,7 +72,7 @@ class Times:
     shares: Floats
 
     @classmethod
-    def of(cls, masks: Words, shares: Floats) -> Times:
+    def from_masks(cls, masks: Words, shares: Floats) -> Times:
         """Return shares by mask, each mask once."""
         distinct, which = np.unique(masks, return_inverse=True)
         times = cls(distinct, np.bincount(which.ravel(), shares, len(distinct)).astype(float))
@@ -104,7 +104,7 @@ class Times:
 
     def _with(self, other: Times, how: np.ufunc) -> Times:
         masks = how.outer(self.masks, other.masks).ravel()
-        return Times.of(masks, np.outer(self.shares, other.shares).ravel())
+        return Times.from_masks(masks, np.outer(self.shares, other.shares).ravel())
 
     def _rounded(self) -> Times:
         """Return rare masks with neighbouring parts of time as one, so that fewer differ."""
@@ -163,7 +163,9 @@ def _times(histogram: CoefHistogram, op: str, constant: float, parts: Parts) -> 
             counts @ parts.none, counts @ parts.whole, counts @ rest,
         ])),
     ]  # fmt: skip
-    return Times.of(np.concatenate([m for m, _ in every]), np.concatenate([s for _, s in every]))
+    return Times.from_masks(
+        np.concatenate([m for m, _ in every]), np.concatenate([s for _, s in every])
+    )
 
 
 # -- conjunctions -------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class CoefHistogram:
         return cls(none, whole, whole, none.astype(np.float64), box, box, none.astype(np.float64))
 
     @classmethod
-    def of(cls, coefs: Floats, length: Floats, max_cells: int = MAX_CELLS) -> CoefHistogram:
+    def from_coefs(cls, coefs: Floats, length: Floats, max_cells: int = MAX_CELLS) -> CoefHistogram:
         """Return the histogram of polynomials; those without a value are left out.
 
         Args:
@@ -359,12 +359,12 @@ class ValueSketch:
         return cls(CoefHistogram.empty(1), CoefHistogram.empty(1))
 
     @classmethod
-    def of(cls, low: Floats, high: Floats) -> ValueSketch:
+    def from_ranges(cls, low: Floats, high: Floats) -> ValueSketch:
         """Return the sketch of segments, ``[n]`` each."""
         is_finite = np.isfinite(low) & np.isfinite(high)
         none, zero = float((~is_finite).sum()), np.zeros(int(is_finite.sum()))
         least, greatest = (
-            CoefHistogram.of(values[is_finite, None], zero, MAX_VALUE_CELLS)
+            CoefHistogram.from_coefs(values[is_finite, None], zero, MAX_VALUE_CELLS)
             for values in (low, high)
         )
         return cls(least, greatest, none)

@@ -94,7 +94,7 @@ def bind(
     pinned: list[Pinned] = []
 
     def close(barrier: Predicate | None) -> None:
-        reads = tuple(columns_of[each.name] for each in functions)
+        reads = tuple(columns_of[function.name] for function in functions)
         segments.append(Segment(tuple(native), tuple(functions), barrier, reads))
         native.clear()
         functions.clear()
@@ -109,7 +109,7 @@ def bind(
                 word = "guarded" if predicate.deterministic else "not deterministic"
                 pinned.append(_barrier(predicate, f"it was declared {word}"))
             continue
-        found = analyse(
+        analysis = analyse(
             predicate.text,
             columns,
             name=predicate.name,
@@ -118,17 +118,19 @@ def bind(
             can_raise=predicate.can_raise,
             deterministic=predicate.deterministic,
         )
-        read = frozenset(found.columns)
-        if not found.is_deterministic:
+        read = frozenset(analysis.columns)
+        if not analysis.is_deterministic:
             close(predicate)
-            pinned.append(_barrier(predicate, found.reason))
-        elif not found.may_raise:
+            pinned.append(_barrier(predicate, analysis.reason))
+        elif not analysis.may_raise:
             native.append(NativeFilter(predicate.name, predicate.text, read))
         else:
-            (checks if found.safe_text is None else split).append(predicate)
-            pinned.append(_check(predicate, found.reason, is_split=found.safe_text is not None))
-            if found.safe_text is not None:
-                native.append(NativeFilter(predicate.name, found.safe_text, read))
+            (checks if analysis.safe_text is None else split).append(predicate)
+            pinned.append(
+                _check(predicate, analysis.reason, is_split=analysis.safe_text is not None)
+            )
+            if analysis.safe_text is not None:
+                native.append(NativeFilter(predicate.name, analysis.safe_text, read))
     close(None)
     return BoundConjunction(tuple(segments), (*checks, *split), tuple(pinned))
 
@@ -155,13 +157,13 @@ def _check_reads(
         if text in columns:
             read.add(text)
             continue  # a column by its exact name, which need not be SQL
-        found = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
-        if found.may_raise:
+        resolved = resolve_columns(text, columns, name=predicate.name, ansi=ansi, qualifiers=None)
+        if resolved.may_raise:
             msg = (
                 f"predicate {predicate.name!r} reads {text!r}, which can raise on rows that other "
-                f"predicates drop ({found.reason}); use the form that gives NULL instead, "
+                f"predicates drop ({resolved.reason}); use the form that gives NULL instead, "
                 f"such as try_cast or try_divide"
             )
             raise QueryError(msg, name=predicate.name, reads=text)
-        read.update(found.columns)
+        read.update(resolved.columns)
     return frozenset(read)

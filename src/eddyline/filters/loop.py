@@ -177,9 +177,9 @@ class FilterLoop(OrderLoop):
         routes, may_switch = self.routes, may_switch and not self.is_held
         if may_switch and routes is not None and routes.is_due and self._can_think():
             with self._thinking.spending():
-                known = self.window.profile()
-                work_ns = expected_cost_ns(self.order, known)
-                prices = routes.prices(self.order, known.costs)
+                profile = self.window.profile()
+                work_ns = expected_cost_ns(self.order, profile)
+                prices = routes.prices(self.order, profile.costs)
                 entries += routes.decide(prices, work_ns, batch_id)
         return entries
 
@@ -213,10 +213,10 @@ class FilterLoop(OrderLoop):
             self.routes.reordered(self.order)
         return entries
 
-    def _keep_newest(self, n_kept: int, known: FilterProfile) -> None:
-        super()._keep_newest(n_kept, known)
+    def _keep_newest(self, n_kept: int, profile: FilterProfile) -> None:
+        super()._keep_newest(n_kept, profile)
         if self.routes is not None:
-            rows_per_tuple = 1.0 + known.n_passed / max(known.n_tuples, 1)
+            rows_per_tuple = 1.0 + profile.n_passed / max(profile.n_tuples, 1)
             self.routes.keep_newest(round(n_kept * rows_per_tuple))
 
     # -- classes of rows ------------------------------------------------------------------------
@@ -366,7 +366,9 @@ class Routes(RouteLoop):
         """The text that tells classes apart, if only hashes of it are known."""
         if self.table is None or self.table.attribute in self.labels:
             return None
-        return next(each for each in self.attributes if each.name == self.table.attribute)
+        return next(
+            attribute for attribute in self.attributes if attribute.name == self.table.attribute
+        )
 
 
 # -- the batches of a task ---------------------------------------------------------------------
@@ -380,11 +382,11 @@ def batch_rows(loop: FilterLoop) -> int:
     """
     if not loop.is_adaptive or loop.is_warming:
         return 1
-    known = loop.window.profile()
-    calls_ns = float((known.costs.fit()[0] + GROUP_CALL_NS).sum())
+    profile = loop.window.profile()
+    calls_ns = float((profile.costs.fit()[0] + GROUP_CALL_NS).sum())
     if loop.is_learning_routes:
         calls_ns *= MAX_GROUPS
-    needed = calls_ns / (CALLS_FRAC * expected_cost_ns(loop.order, known))
+    needed = calls_ns / (CALLS_FRAC * expected_cost_ns(loop.order, profile))
     return min(math.ceil(needed), MAX_BATCH_ROWS)
 
 
@@ -415,7 +417,7 @@ def run_batch(
         chance = (seed_of(seed, row) & 0xFFFFFFFF) / 2.0**32
         prob = loop.batch_prob(n_piece, chance)
         sample = loop.sample(sampled_rows(seed, row, n_piece, prob), prob)
-        here = None if values is None else [each[start : start + n_piece] for each in values]
+        here = None if values is None else [column[start : start + n_piece] for column in values]
         groups = None if here is None else _groups(loop, here)
         ran = executor.run(piece, loop.order, sample, groups)
         fresh = ran.profile
@@ -442,7 +444,7 @@ def _attributes(
     rows = ran.sampled
     return AttributeSample(
         names,
-        np.stack([each[rows] for each in values], axis=1),
+        np.stack([column[rows] for column in values], axis=1),
         pack(ran.drops),
         np.full(len(rows), 1.0 / prob),
     )

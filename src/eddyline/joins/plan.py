@@ -573,7 +573,7 @@ class JoinProfile:
     """Time of the tasks together (ns)."""
 
     @classmethod
-    def of(cls, reports: Iterable[BucketReport]) -> Self:
+    def from_reports(cls, reports: Iterable[BucketReport]) -> Self:
         """Return the profile of a batch from the reports of its buckets, in their order."""
         every = list(reports)
         return cls(

@@ -64,7 +64,7 @@ class JoinPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def packed(self) -> StatePart:
         """Return the part as a manifest holds it."""
-        return StatePart.of(self, files_of(self.buckets.values()))
+        return StatePart.from_content(self, files_of(self.buckets.values()))
 
 
 class InputsPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

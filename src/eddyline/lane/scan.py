@@ -101,7 +101,7 @@ class ScannedFile:
     """Bytes of the columns that are read, in each row group of the file."""
 
     @classmethod
-    def of(cls, footer: Footer, columns: Iterable[FileColumn]) -> ScannedFile:
+    def from_footer(cls, footer: Footer, columns: Iterable[FileColumn]) -> ScannedFile:
         """Return the file of a footer, of which some columns are read."""
         groups = [
             footer.metadata.row_group(number) for number in range(footer.metadata.num_row_groups)

@@ -168,7 +168,7 @@ def layout_of(columns: Sequence[str], version: str | None = None) -> tuple[Layou
     elif version not in columns:
         raise QueryError(f"models.read: {unknown('version', version, columns)}", version=version)
     beside = {version, VALIDATED} if are_early and version == VERSION else {version}
-    return Layout.of([column for column in columns if column not in beside]), version
+    return Layout.from_columns([column for column in columns if column not in beside]), version
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ class Layout:
     attributes: tuple[str, ...]
 
     @classmethod
-    def of(cls, columns: Sequence[str]) -> Layout:
+    def from_columns(cls, columns: Sequence[str]) -> Layout:
         """Read the layout from the names of columns.
 
         Raises:

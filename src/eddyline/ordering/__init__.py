@@ -55,11 +55,13 @@ def policy(spec: str | PolicyOptions) -> PolicyOptions:
     """
     if isinstance(spec, str):
         return registry.look_up("ordering policy", ORDERING_POLICIES, spec, group=GROUP)()
-    given: Any = spec
-    if isinstance(given, type) or not callable(getattr(given, "build", None)):
-        msg = f"policy must be a name or an options object such as AGreedyOptions(), got {given!r}"
-        raise OptionError(msg, policy=repr(given))
-    return cast("PolicyOptions", given)
+    options: Any = spec
+    if isinstance(options, type) or not callable(getattr(options, "build", None)):
+        msg = (
+            f"policy must be a name or an options object such as AGreedyOptions(), got {options!r}"
+        )
+        raise OptionError(msg, policy=repr(options))
+    return cast("PolicyOptions", options)
 
 
 __all__ = ["ORDERING_POLICIES", "policy"]

@@ -94,7 +94,7 @@ class AGreedy(WindowPolicy):
         """Return the order that satisfies the greedy invariant, if this one does not."""
         if window.n_tuples < self.options.min_fill or window.basis is not None:
             return None
-        evidence = Evidence.of(window, self.options.prior_tuples)
+        evidence = Evidence.from_profile(window, self.options.prior_tuples)
         flagged = following = self._violation(order, evidence)
         if flagged is None:
             return None
@@ -141,10 +141,12 @@ def z_scores(joint: Floats, price: Floats) -> Floats:
     ((F, F)), prices by position ((F,)).
     """
     view = view_of(joint)
-    own = (view.diagonal() / price)[:, None]
-    squares = view / price**2 + own / price[:, None] - 2.0 * joint / (price * price[:, None])
+    own_score = (view.diagonal() / price)[:, None]
+    squares = view / price**2 + own_score / price[:, None] - 2.0 * joint / (price * price[:, None])
     spread = np.sqrt(np.maximum(squares, 0.0))
-    return np.divide(view / price - own, spread, out=np.zeros_like(spread), where=spread > 0.0)
+    return np.divide(
+        view / price - own_score, spread, out=np.zeros_like(spread), where=spread > 0.0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +167,7 @@ class Evidence:
     drops everything."""
 
     @classmethod
-    def of(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
+    def from_profile(cls, window: FilterProfile, prior_tuples: float = 0.0) -> Self:
         """Read the evidence of a window.
 
         So many prior tuples, dropped by each filter as often as rows are in general, are taken to

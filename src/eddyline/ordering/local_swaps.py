@@ -91,8 +91,8 @@ class LocalSwaps(Learns):
         if order != self._order or n_tuples < self.options.min_fill:
             return None
         costs = window.costs.per_row_ns[list(order)]
-        own, behind = self._drops()
-        own_ratio, behind_ratio = own[:-1] / costs[:-1], behind / costs[1:]
+        drops, behind = self._drops()
+        own_ratio, behind_ratio = drops[:-1] / costs[:-1], behind / costs[1:]
         flagged = own_ratio < self.options.hysteresis * behind_ratio
         if not flagged.any():
             return None
@@ -107,8 +107,8 @@ class LocalSwaps(Learns):
 
         A tuple first dropped at i + 1 reached i and is dropped by its right neighbour too.
         """
-        own = self._weigh(self._weights)
-        return own, self._weigh(self._weights * self._hit)[:-1] + own[1:]
+        drops = self._weigh(self._weights)
+        return drops, self._weigh(self._weights * self._hit)[:-1] + drops[1:]
 
     def _weigh(self, weights: Floats) -> Floats:
         """Return the sum of the weights by position of the first drop ((F,))."""

@@ -189,7 +189,9 @@ def rivals(
     Returns:
         Nothing where not all outcomes are known, or both filters are not of the position.
     """
-    differs = (at for at, pair in enumerate(zip(before, after, strict=True)) if len({*pair}) > 1)
+    differs = (
+        place for place, pair in enumerate(zip(before, after, strict=True)) if len({*pair}) > 1
+    )
     position = evidence.get("position", next(differs, None))
     if position not in range(len(before)) or profile.basis is not None:
         return {}
@@ -198,14 +200,14 @@ def rivals(
     pair = before[position], after[position]
     if evidence.get("better_filter", profile.filter_ids[pair[1]]) != profile.filter_ids[pair[1]]:
         return {}
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     for prefix, f in zip(("", "better_"), pair, strict=True):
-        rest = (each for each in before if each != f and each not in before[:position])
+        rest = (other for other in before if other != f and other not in before[:position])
         order = (*before[:position], f, *rest)
-        found[f"{prefix}filter"] = profile.filter_ids[f]
-        found[f"{prefix}drop_frac"] = float(drop_fracs(order, profile)[position])
-        found[f"{prefix}filter_cost_ns"] = float(profile.costs.per_row_ns[f])
-    return found
+        facts[f"{prefix}filter"] = profile.filter_ids[f]
+        facts[f"{prefix}drop_frac"] = float(drop_fracs(order, profile)[position])
+        facts[f"{prefix}filter_cost_ns"] = float(profile.costs.per_row_ns[f])
+    return facts
 
 
 def by_position(order: Order, bits: Bits) -> tuple[Bits, Indices]:

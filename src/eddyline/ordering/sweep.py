@@ -90,9 +90,9 @@ class Sweep(Learns):
         if order != self._order or not (is_over or self._is_early()):
             return None
         costs = window.costs.per_row_ns[list(order)]
-        own = self._first[:position] / costs[:position]
+        own_ratio = self._first[:position] / costs[:position]
         profiled = self._hits[::-1].cumsum()[::-1][:position] / costs[position]
-        flagged = own < options.hysteresis * profiled
+        flagged = own_ratio < options.hysteresis * profiled
         if not flagged.any():
             if is_over:
                 self._start_stage(order, self._next_position())
@@ -100,7 +100,7 @@ class Sweep(Learns):
         to = int(flagged.argmax())
         moved = (*order[:to], order[position], *order[to:position], *order[position + 1 :])
         self._start_stage(moved, self._next_position())
-        ratios = own[to], profiled[to]
+        ratios = own_ratio[to], profiled[to]
         return Proposal(moved, reasons(window, order, to, position, ratios, n_tuples))
 
     def _is_early(self) -> bool:

@@ -39,7 +39,7 @@ class TimedInput:
     time: str
     length: int
     """The time that its rows stay in their window (µs)."""
-    made: ResultTimes | None = None
+    result_times: ResultTimes | None = None
     """The event times among its columns, if it is itself results of a join."""
 
 
@@ -82,7 +82,7 @@ class ResultTimes:
             if number and kind in ("semi", "anti"):
                 break
             length = item.length if len(inputs) > 1 else 0
-            times = item.made or cls.of_stream(item.time)
+            times = item.result_times or cls.of_stream(item.time)
             for column, behind in times.spans.items():
                 name = _qualified(item.name, column)
                 is_absent = behind == ABSENT or (number and kind == "left")

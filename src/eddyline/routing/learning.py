@@ -88,7 +88,9 @@ class Outcomes:
     """Rows that each filter makes of a row of each code ((Q, F)); None: one, unless it drops it."""
 
     @classmethod
-    def of(cls, drops: Bits, codes: Bytes, weights: Floats, partners: Floats | None = None) -> Self:
+    def from_drops(
+        cls, drops: Bits, codes: Bytes, weights: Floats, partners: Floats | None = None
+    ) -> Self:
         """Return sampled rows grouped by outcome.
 
         Args:
@@ -108,7 +110,7 @@ class Outcomes:
     def of_sample(cls, sample: AttributeSample, n_filters: int) -> Self:
         """Return the rows of a sample, grouped by outcome."""
         bits = sample.bits(n_filters)
-        return cls.of(bits, sample.codes, sample.weights, sample.partners())
+        return cls.from_drops(bits, sample.codes, sample.weights, sample.partners())
 
     @property
     def n_rows(self) -> int:
@@ -365,7 +367,7 @@ class Cells:
     """Cell of each row ((M,))."""
 
     @classmethod
-    def of(cls, class_of_row: Indices, outcomes: Outcomes) -> Self:
+    def from_outcomes(cls, class_of_row: Indices, outcomes: Outcomes) -> Self:
         """Return the cells of rows whose class is known ((M,))."""
         n_codes = len(outcomes.drops)
         keys, of_row = np.unique(class_of_row * n_codes + outcomes.of_row, return_inverse=True)

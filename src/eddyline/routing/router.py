@@ -343,7 +343,7 @@ class Search:
         is not to the credit of routing.
         """
         outcomes, costs = self.outcomes, self.prices.costs_ns
-        one = Cells.of(np.zeros(outcomes.n_rows, dtype=np.intp), outcomes)
+        one = Cells.from_outcomes(np.zeros(outcomes.n_rows, dtype=np.intp), outcomes)
         weights = one.sums(outcomes.weights)
         losses = outcomes.losses[one.code]
         prior: Floats = 1e-3 * (weights @ losses)[None, :]
@@ -449,7 +449,7 @@ class Search:
 
     def _trial(self, attribute: int) -> Trial:
         """Learn on all parts but one and judge on that one, in turn."""
-        cells = Cells.of(self.usable[attribute].bins, self.outcomes)
+        cells = Cells.from_outcomes(self.usable[attribute].bins, self.outcomes)
         n_cells, outcomes = len(cells.owner), self.outcomes
         by_fold = np.bincount(
             cells.of_row * N_FOLDS + self.fold,
@@ -523,7 +523,7 @@ class Search:
 
     def _table(self, attribute: int) -> RouteTable:
         """Return the table that all rows of the sample teach."""
-        cells = Cells.of(self.usable[attribute].bins, self.outcomes)
+        cells = Cells.from_outcomes(self.usable[attribute].bins, self.outcomes)
         weights = cells.sums(self.outcomes.weights)
         learned = self._learn(cells, weights, self._pass_fracs(attribute, cells.classes))
         orders = [tuple(map(int, order)) for order in learned.orders]

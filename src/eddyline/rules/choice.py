@@ -376,7 +376,7 @@ class RuleChoice(Choice):
         return with_way(plan, self.program, self.options, self._way_costs(), is_statement)
 
     def _way_costs(self) -> WayCosts:
-        return WayCosts.of(self.program, *self._matched)
+        return WayCosts.from_program(self.program, *self._matched)
 
     def _put(self, plan: SharingPlan) -> None:
         """Put a plan in force, which what is counted from now on is held against."""

@@ -272,7 +272,10 @@ class ComponentLog:
         self.situations = [
             restored(situation, saved_component.names) for situation in saved_component.situations
         ]
-        self.waiting, self.n_left_out = Held.of(saved_component.waiting), saved_component.n_left_out
+        self.waiting, self.n_left_out = (
+            Held.from_pairs(saved_component.waiting),
+            saved_component.n_left_out,
+        )
         if saved_component.current is not None:
             self.current = self.situations[
                 range(len(self.situations)).index(saved_component.current)
@@ -407,7 +410,7 @@ class Held(dict[str, float]):
     """Rows by the plan that they met, as JSON."""
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[Any, float]]) -> Held:
+    def from_pairs(cls, pairs: Iterable[tuple[Any, float]]) -> Held:
         """Return the rows of some plans."""
         return cls((plan_key(plan), n_rows) for plan, n_rows in pairs)
 
@@ -550,7 +553,7 @@ def restored(saved_situation: SavedSituation, names: tuple[str, ...]) -> Logged:
     seen = Situation(
         names, shares, counts, saved_situation.evidence, saved_situation.n_sampled, is_settled=True
     )
-    held = Held.of(saved_situation.held)
+    held = Held.from_pairs(saved_situation.held)
     return Logged(
         seen, held, saved_situation.n_settled, saved_situation.n_right, saved_situation.n_mistaken
     )

@@ -320,7 +320,7 @@ class StoredRecord(msgspec.Struct, frozen=True):
     """How the parts of the component stand; see ``Numbers.parts``."""
 
     @classmethod
-    def of(cls, record: Record, n_rows: int) -> StoredRecord:
+    def from_record(cls, record: Record, n_rows: int) -> StoredRecord:
         """Return a record of a batch of so many rows as plain values."""
         numbers = record.numbers(n_rows) if isinstance(record, Counting) else Numbers()
         levels = {name: float(value) for name, value in numbers.levels.items()}
@@ -413,7 +413,7 @@ def line_of(record: BatchRecord) -> bytes:
         record.n_kept,
         record.seconds,
         record.ended_at,
-        tuple(StoredRecord.of(part, record.n_rows) for part in record.operators),
+        tuple(StoredRecord.from_record(part, record.n_rows) for part in record.operators),
         record.lines,
         record.n_batches,
         dict(record.kept_by),

@@ -256,9 +256,8 @@ class Page:
 
     async def broken(self, _: Request, error: Exception) -> Response:
         """Answer where the words of a run fail; the run goes on."""
-        message = (
-            f"What was asked for could not be shown: {Failure.of(error).told(values=self.values)}"
-        )
+        reason = Failure.from_error(error).told(values=self.values)
+        message = f"What was asked for could not be shown: {reason}"
         return self.problem("Not shown", message, 500)
 
     def problem(self, title: str, text: str, status: int) -> Response:

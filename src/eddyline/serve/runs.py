@@ -224,7 +224,7 @@ class Failure:
     text: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Failure:
+    def from_error(cls, error: BaseException) -> Failure:
         """Return an error as a value."""
         text = error.message if isinstance(error, EddylineError) else str(error)
         return cls(type(error).__name__, text)

@@ -89,7 +89,7 @@ class StoredWatch:
         try:
             sections, nodes = sections_of(stored.sections), nodes_of_plain(stored.nodes)
         except StateError as error:
-            self._failure, sections, nodes = Failure.of(error), [], ()
+            self._failure, sections, nodes = Failure.from_error(error), [], ()
         return RunView(
             stored.query,
             stored.text,
@@ -112,7 +112,7 @@ class StoredWatch:
         try:
             self._stored, self._failure = read_run(self.folder), None
         except StateError as error:
-            self._failure = Failure.of(error)
+            self._failure = Failure.from_error(error)
         took_s = time.thread_time() - before
         self._due_at = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE)
 

@@ -239,7 +239,12 @@ def _fired(counts: Counts, described: Mapping[str, Described]) -> list[tuple[str
     The worst level comes first, levels that are none of Sigma's last; of a level most events.
     """
     fired = [
-        (name, Rule.of(described[name]), str(described[name].info["level"] or ""), n_events)
+        (
+            name,
+            Rule.of(described[name]),
+            str(described[name].info["level"] or ""),
+            n_events,
+        )
         for name, n_events in counts.by_rule.items()
     ]
     return sorted(fired, key=lambda entry: (-entry[1].rank, -entry[3], entry[0]))

@@ -128,18 +128,18 @@ def check_travel(what: str, fields: Iterable[StructField]) -> None:
     Raises:
         NotSupportedError: Arrow lacks the type of a column.
     """
-    for each in fields:
+    for field in fields:
         try:
-            to_arrow_type(each.dataType, timezone="UTC")
+            to_arrow_type(field.dataType, timezone="UTC")
         except PySparkTypeError as error:
-            kind = each.dataType.simpleString()
-            of_months = isinstance(each.dataType, YearMonthIntervalType)
-            instead = f"CAST(CAST({each.name} AS INTERVAL MONTH) AS INT)" if of_months else "CAST"
+            kind = field.dataType.simpleString()
+            of_months = isinstance(field.dataType, YearMonthIntervalType)
+            instead = f"CAST(CAST({field.name} AS INTERVAL MONTH) AS INT)" if of_months else "CAST"
             msg = (
-                f"{what} needs the column {each.name!r} in Python tasks, and Arrow has no type for "
-                f"{kind}; leave the column out, or convert it: {instead}"
+                f"{what} needs the column {field.name!r} in Python tasks, and Arrow has no type "
+                f"for {kind}; leave the column out, or convert it: {instead}"
             )
-            raise NotSupportedError(msg, column=each.name, type=kind) from error
+            raise NotSupportedError(msg, column=field.name, type=kind) from error
 
 
 def has_no_order(kind: object) -> bool:
@@ -190,10 +190,10 @@ def refused(
     if condition == "FAILED_TO_PARSE_TOO_COMPLEX":
         return QueryError(f"{what}: {_TOO_DEEP}", **facts)
     if condition != "UNRESOLVED_ROUTINE":
-        said = error.getMessage() if condition else str(error)
-        return QueryError(f"{what}: {said or error}", **facts)
+        message = error.getMessage() if condition else str(error)
+        return QueryError(f"{what}: {message or error}", **facts)
     name = str((error.getMessageParameters() or {}).get("routineName", "")).strip("`")
-    close = hint(name, [(each, each) for each in (*functions, *SAFE, *STRICT, *CASTS)])
+    close = hint(name, [(function, function) for function in (*functions, *SAFE, *STRICT, *CASTS)])
     return QueryError(f"{what}: unknown function {name!r}{close}", **facts, unknown_function=name)
 
 
@@ -220,10 +220,10 @@ def analysed(df: DataFrame, columns: Sequence[Column]) -> list[DataType | Analys
     try:
         return _types(df, columns)
     except AnalysisException:
-        found = [_type_or_error(df, column) for column in columns]
-        if not any(isinstance(each, AnalysisException) for each in found):
+        types = [_type_or_error(df, column) for column in columns]
+        if not any(isinstance(kind, AnalysisException) for kind in types):
             raise
-        return found
+        return types
 
 
 @unlogged()

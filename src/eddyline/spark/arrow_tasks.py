@@ -202,7 +202,7 @@ def bucket_of(arrived: Sequence[pa.RecordBatch]) -> int:
     number of the task is another one. A partition without rows has none but that; its report then
     takes the place of another bucket's, so that one is missing and the batch is not whole.
     """
-    full = next((each for each in arrived if each.num_rows), None)
+    full = next((batch for batch in arrived if batch.num_rows), None)
     if full is not None:
         return int(full.column(BUCKET)[0].as_py())
     return task_ids()[0]

@@ -184,7 +184,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         """
         raise NotImplementedError
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the results in what tasks returned, from which the reports are taken out."""
         raise NotImplementedError
 
@@ -224,18 +224,18 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
         pending = Pending(self.name, PendingMetrics(done)), *pending
         step = self.result_step if batch.takes_tasks else None
         if step is not None and self.lane.wanted != "off":
-            made = TaskResults(tasks, (REPORT,), done, self._metrics)
-            return Laid(step.empty_result, pending, tasks=made.then(step))
-        found = tasks.returned(self.task_schema).observe(done, *self._metrics_of_rows)
+            task_results = TaskResults(tasks, (REPORT,), done, self._metrics)
+            return Laid(step.empty_result, pending, tasks=task_results.then(step))
+        returned = tasks.returned(self.task_schema).observe(done, *self._metrics_of_rows)
         counted = Counted(done, FOUND) if self.gives_all else None
-        return Laid(self.results(found.where(f"{REPORT} IS NULL")), pending, counted=counted)
+        return Laid(self.results(returned.where(f"{REPORT} IS NULL")), pending, counted=counted)
 
     def _laid_answer(self, answer: DriverAnswer, spark: SparkSession, batch: Batch) -> Laid:
         pending = (Pending(self.name, answer),)
         if batch.takes_arrow and (step := self.result_step) is not None:
             return Laid(step.empty_result, pending, table=step.result(answer.results))
-        found = frame_of(spark, answer.results, StructType(self.task_schema.fields[:-1]))
-        return Laid(self.results(found), pending, is_local=True)
+        returned = frame_of(spark, answer.results, StructType(self.task_schema.fields[:-1]))
+        return Laid(self.results(returned), pending, is_local=True)
 
     @property
     def result_step(self) -> ArrowStep | None:
@@ -309,9 +309,11 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
     def reports(self, observed: Sequence[Observed]) -> list[ReportT]:
         """Return the reports of the buckets that have worked, in their order; unpacked once."""
         if observed is not self._observed:
-            every = [report for each in observed for report in each.reports("reports")]
-            found = {report.partition: report.profile for report in every}
-            self._reports = [found[bucket] for bucket in sorted(found)]
+            every = [
+                report for observation in observed for report in observation.reports("reports")
+            ]
+            profiles = {report.partition: report.profile for report in every}
+            self._reports = [profiles[bucket] for bucket in sorted(profiles)]
             self._observed = observed
         return self._reports
 
@@ -391,7 +393,9 @@ class StreamOperator(BucketedOperator[StateT, ReportT]):
         elif site.df.isStreaming:
             rows = site.df if site.stream is None else site.stream
             try:
-                self.where = row_test(rows, [own for each in filters for own in each.predicates])
+                self.where = row_test(
+                    rows, [predicate for operator in filters for predicate in operator.predicates]
+                )
             except Refused as why:
                 self.lane.note_not_asked(str(why))
                 return
@@ -400,8 +404,8 @@ class StreamOperator(BucketedOperator[StateT, ReportT]):
                 read = columns_to_read(self.handed, self.where)
                 rows = rows.select(*[F.col(quoted(name)) for name in read])
             self.lane.follow(rows, asks_files=site.asks_files)
-            for each in filters:
-                each.covered_by = self
+            for operator in filters:
+                operator.covered_by = self
 
     def plan_coverage(self, df: DataFrame, batch: Batch) -> None:
         """Decide whether tasks read the files of a batch, and evaluate the filters before it."""
@@ -497,13 +501,13 @@ def packed(report: BucketReport, attempt: int = 0) -> bytes:
     return TaskReport("bucket", report.bucket, attempt, report).to_bytes()
 
 
-def as_sent(found: pa.Table, outputs: pa.Schema) -> pa.Table:
+def as_sent(results: pa.Table, outputs: pa.Schema) -> pa.Table:
     """Return results as Spark takes them: of its types, NULL in columns that they have not."""
-    known = set(found.column_names)
+    names = set(results.column_names)
     columns = [
-        as_type(found[field.name], field.type)
-        if field.name in known
-        else pa.nulls(found.num_rows, field.type)
+        as_type(results[field.name], field.type)
+        if field.name in names
+        else pa.nulls(results.num_rows, field.type)
         for field in outputs
     ]
     return pa.Table.from_arrays(columns, schema=outputs)
@@ -575,12 +579,12 @@ def fetched(rows: DataFrame, n_buckets: int) -> Arrived | None:
     most = MOST_FETCHED // int(partitions or 1)
     # Its lower 33 bits count the rows of a partition.
     number = f"monotonically_increasing_id() & {(1 << 33) - 1}L AS {_NUMBER}"
-    found = rows.selectExpr("*", number).where(f"{_NUMBER} <= {most}L").toArrow()
-    if pc.any(pc.equal(found[_NUMBER], most)).as_py():
+    table = rows.selectExpr("*", number).where(f"{_NUMBER} <= {most}L").toArrow()
+    if pc.any(pc.equal(table[_NUMBER], most)).as_py():
         return None
     arrived: dict[int, list[pa.RecordBatch]] = {}
     # Together, as there are a few rows of each bucket in each batch.
-    for batch in found.drop_columns([_NUMBER]).combine_chunks().to_batches():
+    for batch in table.drop_columns([_NUMBER]).combine_chunks().to_batches():
         for bucket, part in by_bucket(batch, batch.column(BUCKET).to_numpy(), n_buckets):
             arrived.setdefault(bucket, []).append(part)
     return arrived
@@ -601,10 +605,10 @@ def fetched_of_files(files: ListedScan, task: FileBuckets) -> tuple[Arrived | No
     blobs_of = replace(task, most_rows=MOST_FETCHED // n_tasks).blobs
     if are_few(files):
         sent = chain.from_iterable(map(task.blobs, range(n_tasks)))
-        found = pa.Table.from_batches(sent, SENT)
+        table = pa.Table.from_batches(sent, SENT)
     else:
-        found = read_by_tasks(files.spark, n_tasks, blobs_of, BLOBS).toArrow()
-    span, blobs = span_and_blobs(found)
+        table = read_by_tasks(files.spark, n_tasks, blobs_of, BLOBS).toArrow()
+    span, blobs = span_and_blobs(table)
     return None if blobs is None else by_blob(blobs), span
 
 

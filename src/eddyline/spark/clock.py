@@ -127,7 +127,7 @@ class StreamClock(Operator):
         """The rows of the batch with that observation."""
         self._span: list[Column] = []
         """What it observes, once it has."""
-        self.told: Sequence[Any] | None = None
+        self.ready_counts: Sequence[Any] | None = None
         self._in_files: str | None = None
         """The event time in the files of the stream, if its rows are those of files."""
         self._newest: dict[str, Any] = {}
@@ -139,7 +139,7 @@ class StreamClock(Operator):
         """Whether a batch has been looked at that is not counted yet."""
 
     @classmethod
-    def of(cls, stream: str, relation: Relation) -> Self:
+    def from_relation(cls, stream: str, relation: Relation) -> Self:
         """Return the clock of a stream.
 
         Raises:
@@ -151,9 +151,9 @@ class StreamClock(Operator):
         without = (stream,) if relation.lateness is None else ()
         lateness = lateness_rule({stream: relation})
         is_local = time_type(relation.df, relation.time, stream) == LOCAL
-        made = cls(lateness, relation.df, micros, without_lateness=without, is_local=is_local)
-        made._in_files = file_column(relation.df, relation.time)
-        return made
+        clock = cls(lateness, relation.df, micros, without_lateness=without, is_local=is_local)
+        clock._in_files = file_column(relation.df, relation.time)
+        return clock
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:
         """Take note that an operator asks; see ``Clock``."""
@@ -171,8 +171,8 @@ class StreamClock(Operator):
     def before(self) -> int:
         """The instant before which all rows had come before the batch (µs); see ``Clock``."""
         others = (
-            each.own_before if isinstance(each, StreamClock) else each.before
-            for each in self.beside
+            clock.own_before if isinstance(clock, StreamClock) else clock.before
+            for clock in self.beside
         )
         return min(self.own_before, *others) if self.beside else self.own_before
 
@@ -196,10 +196,10 @@ class StreamClock(Operator):
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:  # noqa: ARG002
         """Start from the event time after the batch before."""
-        found = ClockPart() if part is None else part.read(ClockPart)
-        self.part = msgspec.structs.replace(found, learned=self.lateness.known(found.learned))
+        saved = ClockPart() if part is None else part.read(ClockPart)
+        self.part = msgspec.structs.replace(saved, learned=self.lateness.known(saved.learned))
         # Kept, as a lateness that is less now would skip what no batch has answered.
-        passed = found.passed or self.lateness.streams(self.part.learned, {}).lows(found.latest)
+        passed = saved.passed or self.lateness.streams(self.part.learned, {}).lows(saved.latest)
         self.streams = self.lateness.streams(self.part.learned, passed)
         self.own_before = self._after = self.streams.until({})
         self._last_batch = batch.id - 1
@@ -223,7 +223,7 @@ class StreamClock(Operator):
         passed = self.streams.lows(newest)
         self.part = ClockPart({**self.part.latest, **newest}, n_late, learned, passed)
         self._last_batch = batch.id
-        return StatePart.of(self.part, ())
+        return StatePart.from_content(self.part, ())
 
     # -- one batch ------------------------------------------------------------------------------
 
@@ -231,9 +231,9 @@ class StreamClock(Operator):
         """Look at the event times of a batch, unless its files or another job bring them."""
         self._unseen, self._batch_id, self._brought = df, batch.id, None
         self._observed = None
-        if self.told is None:
-            self.told = self.asks.of_files(batch.files, [(0, self._in_files)])
-        if self.told is not None or self.looks:
+        if self.ready_counts is None:
+            self.ready_counts = self.asks.of_files(batch.files, [(0, self._in_files)])
+        if self.ready_counts is not None or self.looks:
             self._look()
 
     @property
@@ -247,8 +247,8 @@ class StreamClock(Operator):
         """What it asks of rows; see ``Looking``."""
         before = None
         if self.lateness.shares:
-            latest = [self.part.latest.get(each, ALWAYS) for each in self.lateness.given]
-            before = latest, [self.streams.low(each, {}) for each in self.lateness.given]
+            latest = [self.part.latest.get(name, ALWAYS) for name in self.lateness.given]
+            before = latest, [self.streams.low(name, {}) for name in self.lateness.given]
         return Asked(self._micros, self._number, len(self.lateness.given), before)
 
     def _look(self) -> None:
@@ -256,20 +256,21 @@ class StreamClock(Operator):
         df, self._unseen = self._unseen, None
         if df is None:
             return
-        found = self._counted(df)
+        counts = self._counted(df)
         names = list(self.lateness.given)
-        seen = {names[number]: each for number, each in disorders(found).items()}
+        seen = {names[number]: disorder for number, disorder in disorders(counts).items()}
         before = self.part.latest
         learned = self.lateness.after(self.part.learned, seen, before)
         self.streams = self.lateness.streams(learned, self.streams.passed)
         self._newest = {
-            "n_rows": sum(row["n_rows"] for row in found),
-            "n_timed": sum(row["n_timed"] for row in found),
+            "n_rows": sum(row["n_rows"] for row in counts),
+            "n_timed": sum(row["n_timed"] for row in counts),
             "n_late": 0,
-            "has_late": any(each.earliest < self.before for each in seen.values()),
+            "has_late": any(disorder.earliest < self.before for disorder in seen.values()),
             # Of others no time passes: of a batch without rows nothing is answered.
             "latest": {
-                name: max(before.get(name, ALWAYS), each.latest) for name, each in seen.items()
+                name: max(before.get(name, ALWAYS), disorder.latest)
+                for name, disorder in seen.items()
             },
             "learned": learned,
         }
@@ -279,15 +280,15 @@ class StreamClock(Operator):
             rows = df.withColumn(MICROS, self._micros).where(F.col(MICROS) < self.before)
             task = LateRows(self._place, self._batch_id, self.stream, self.before)
             written = map_batches(self.passing(rows), task.run, "file string, n bigint").collect()
-            self._late_files = {each.file for each in written}
-            self._newest["n_late"] = sum(each.n for each in written)
+            self._late_files = {row.file for row in written}
+            self._newest["n_late"] = sum(row.n for row in written)
         self._after = self.streams.until(self._newest["latest"])
 
     def _counted(self, df: DataFrame) -> Sequence[Any]:
         """Return counts of the rows of a batch, as ``disorders`` reads them."""
-        told, self.told = self.told, None
-        if told is not None:
-            return told
+        counts, self.ready_counts = self.ready_counts, None
+        if counts is not None:
+            return counts
         if self._brought is not None and (span := self._brought.get(COUNTS_WAIT_S)):
             return self.asks.of_span(span)
         return counted(df, self.asks)
@@ -316,7 +317,7 @@ class StreamClock(Operator):
 
     def tell(self, span: Span) -> None:
         """Take note of the event times of all rows of the batch, of which no order is asked for."""
-        self.told = self.asks.of_tasks(span)
+        self.ready_counts = self.asks.of_tasks(span)
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all rows of a batch DataFrame; no more will come."""

@@ -96,13 +96,13 @@ class Engine(Catalog):
 
     def __repr__(self) -> str:
         """Say on one line what the engine knows."""
-        known = {
+        by_kind = {
             "streams": [*self.streams, *self.results],
             "tables": self.tables,
             "functions": self.functions,
             "queries": self.queries,
         }
-        named = (f"{kind} {', '.join(names)}" for kind, names in known.items() if names)
+        named = (f"{kind} {', '.join(names)}" for kind, names in by_kind.items() if names)
         return f"<engine: {'; '.join(named) or 'nothing yet'}>"
 
     @told_in_short
@@ -162,9 +162,9 @@ class Engine(Catalog):
         check_time(what, df.columns, time, lateness)
         check_key(what, df.columns, key, is_made=isinstance(df, Query))
         if isinstance(df, Query):
-            made = df if time is None else timed(name, df, time, lateness)
+            query = df if time is None else timed(name, df, time, lateness)
             self._make_room(name, self.relations, self.results)
-            self.results[name] = made
+            self.results[name] = query
             return
         relation = checked_relation(what, df, time, lateness)
         self._make_room(name, self.relations, self.results)
@@ -202,12 +202,12 @@ class Engine(Catalog):
                 "this process"
             )
             raise OptionError(msg)
-        folders = tuple(folder_of("checkpoint", each).resolve() for each in checkpoints)
+        folders = tuple(folder_of("checkpoint", checkpoint).resolve() for checkpoint in checkpoints)
         return self._system.stream(self.spark, folders)
 
     def _know_system(self, name: str) -> None:
         """Let queries read the stream about the system by its name, unless that is another's."""
-        taken = (each.lower() for each in (*self.relations, *self.results))
+        taken = (taken_name.lower() for taken_name in (*self.relations, *self.results))
         if str(name).lower() == SYSTEM and SYSTEM not in taken:
             df = self._system.stream(self.spark, (), is_read=False)
             self.stream(SYSTEM, df, time=SYSTEM_TIME, lateness=SYSTEM_LATENESS)
@@ -270,18 +270,20 @@ class Engine(Catalog):
             "function": [*self.functions],
             "aggregate": [*self.aggregates],
         }
-        found = [
-            (kind, each)
+        objects = [
+            (kind, full_name)
             for kind, names in kinds.items()
-            for each in names
-            if each.lower() == checked_text("name", name).lower()
+            for full_name in names
+            if full_name.lower() == checked_text("name", name).lower()
         ]
-        found += [("query", name)] if name in self.queries else []
-        if not found:
-            known = [each for names in (*kinds.values(), self.queries) for each in names]
-            raise QueryError(unknown("name", name, known), name=name)
-        for kind, each in found:
-            self._check_unused(kind, each)
+        objects += [("query", name)] if name in self.queries else []
+        if not objects:
+            all_names = [
+                full_name for names in (*kinds.values(), self.queries) for full_name in names
+            ]
+            raise QueryError(unknown("name", name, all_names), name=name)
+        for kind, full_name in objects:
+            self._check_unused(kind, full_name)
         self._make_room(name, self.relations, self.results, self.functions, self.aggregates)
         self.queries.pop(name, None)
 
@@ -292,15 +294,15 @@ class Engine(Catalog):
 
     def _check_replaced(self, kind: str, names: Iterable[str], name: str, *, replace: bool) -> None:
         """Raise QueryError if a name is among others in any case, and may not be replaced."""
-        for known in names:
-            if known.lower() == name.lower():
+        for other in names:
+            if other.lower() == name.lower():
                 if not replace:
                     msg = (
-                        f"{kind} {known!r} exists already; choose another name than {name!r}, or "
+                        f"{kind} {other!r} exists already; choose another name than {name!r}, or "
                         f"replace it: replace=True"
                     )
                     raise QueryError(msg, name=name)
-                self._check_unused(kind, known)
+                self._check_unused(kind, other)
 
     def _check_unused(self, kind: str, name: str) -> None:
         """Raise QueryError if a query that runs uses what has the name."""
@@ -314,20 +316,20 @@ class Engine(Catalog):
 
     def _uses(self, query: Query, name: str) -> bool:
         """Return whether a query says a name, or reads the results of one that does."""
-        said = {each.lower() for each in (*_NAME.findall(query.text), *query.relations)}
-        inner = (made for each, made in self.results.items() if each.lower() in said)
-        return name.lower() in said or any(self._uses(made, name) for made in inner)
+        words = {word.lower() for word in (*_NAME.findall(query.text), *query.relations)}
+        inner = (result for stream, result in self.results.items() if stream.lower() in words)
+        return name.lower() in words or any(self._uses(result, name) for result in inner)
 
     def _is_running(self, name: str) -> bool:
-        active = [each.name for each in self.spark.streams.active]
-        return name in active or any(each.is_running(name) for each in self.groups)
+        active = [query.name for query in self.spark.streams.active]
+        return name in active or any(group.is_running(name) for group in self.groups)
 
     @staticmethod
     def _make_room(name: str, *places: dict[str, Any]) -> None:
         """Remove what has the name, in any case."""
         for place in places:
-            for known in [each for each in place if each.lower() == name.lower()]:
-                del place[known]
+            for old_name in [other for other in place if other.lower() == name.lower()]:
+                del place[old_name]
 
     def _check_free(self, name: str, *, replace: bool) -> None:
         if checked_folder_name("name of a query", name) in self.queries:
@@ -366,12 +368,12 @@ class Engine(Catalog):
         checked_text("name of a function", name)
         self._check_replaced("function", self.functions, name, replace=replace)
         if isinstance(fn, FunctionPredicate) and reads is None and not options:
-            made = fn
+            predicate = fn
         else:
-            made = of_function(fn, reads, name, **options)
+            predicate = of_function(fn, reads, name, **options)
         self._make_room(name, self.functions)
-        self.functions[name] = made
-        return made
+        self.functions[name] = predicate
+        return predicate
 
     def aggregate(self, name: str, made: Any, *, replace: bool = False) -> None:
         """Give an aggregate of the user a name that queries can call.
@@ -387,12 +389,12 @@ class Engine(Catalog):
             OptionError: it lacks a method.
         """
         checked_text("name of an aggregate", name)
-        known = (*self.aggregates, *AGGREGATES)
-        self._check_replaced("aggregate", known, name, replace=replace)
-        own = made() if isinstance(made, type) else made
-        UserMonoid(own)  # says what it lacks
+        names = (*self.aggregates, *AGGREGATES)
+        self._check_replaced("aggregate", names, name, replace=replace)
+        user_aggregate = made() if isinstance(made, type) else made
+        UserMonoid(user_aggregate)  # says what it lacks
         self._make_room(name, self.aggregates)
-        self.aggregates[name.lower()] = own
+        self.aggregates[name.lower()] = user_aggregate
 
     @told_in_short
     def query(
@@ -422,10 +424,10 @@ class Engine(Catalog):
         stem, read, relations = read_steps(text, self, options)
         chosen = name or self._name_of(stem, text, is_numbered=not replace)
         self._check_free(chosen, replace=replace)
-        if any(each.system == () for each in relations.values()):
+        if any(relation.system == () for relation in relations.values()):
             check_text(text, chosen)
         try:
-            made = Query(
+            query = Query(
                 chosen,
                 text,
                 read,
@@ -437,12 +439,12 @@ class Engine(Catalog):
         except QueryError as error:
             if (unknown_function := error.facts.get("unknown_function")) is None:
                 raise
-            close = hint(unknown_function, [(each, each) for each in self.functions])
+            close = hint(unknown_function, [(function, function) for function in self.functions])
             if not close and "; did you mean" not in error.message:
                 close = f"; make one of yours known: engine.function({unknown_function!r}, …)"
             raise QueryError(error.message + close, **error.facts) from error
-        self.queries[chosen] = made
-        return made
+        self.queries[chosen] = query
+        return query
 
     @told_in_short
     def rules(
@@ -488,10 +490,10 @@ class Engine(Catalog):
         elif stream in self.streams:
             df, time = self.relations[stream].df, self.relations[stream].time
         else:
-            known = [*self.streams, *self.results]
-            raise QueryError(unknown("stream", stream, known), name=name, stream=stream)
+            streams = [*self.streams, *self.results]
+            raise QueryError(unknown("stream", stream, streams), name=name, stream=stream)
         shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": as_struct}
-        made = Query(
+        query = Query(
             name,
             "",
             (*source, *rules.steps(source[-1].output, df, time, **shape)),
@@ -501,15 +503,15 @@ class Engine(Catalog):
             check_not_running=self.check_not_running,
             started=self._alone.add,
         )
-        self.queries[name] = made
-        return made
+        self.queries[name] = query
+        return query
 
     def _name_of(self, stem: str, text: str, *, is_numbered: bool) -> str:
         """Return a name for a query that has none; equal texts are numbered, or have one name."""
         plain = on_one_line(text).encode()
         name = f"{stem}_{hashlib.blake2b(plain, digest_size=3).hexdigest()}"
-        known = sum(each.startswith(name) for each in self.queries)
-        return f"{name}_{known + 1}" if known and is_numbered else name
+        n_same = sum(other.startswith(name) for other in self.queries)
+        return f"{name}_{n_same + 1}" if n_same and is_numbered else name
 
     def start_all(
         self,

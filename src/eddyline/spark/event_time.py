@@ -82,12 +82,12 @@ class Asked:
             for name, column in self._span(stream).items()
         ]
 
-    def of_span(self, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def of_span(self, observed: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return what ``counted`` returns, of what was observed, if no order is asked for."""
         names = self._span(0)
         return [
             {_NUMBER: stream, _BIN: None, "n_late": 0}
-            | {name: found[f"{name}{stream}"] for name in names}
+            | {name: observed[f"{name}{stream}"] for name in names}
             for stream in range(self.n_streams)
         ]
 
@@ -104,13 +104,13 @@ class Asked:
         """
         if self.before is not None or files is None or len(files.streams) != len(columns):
             return None
-        found = []
+        counts = []
         for place, (number, column) in enumerate(columns):
             span = None if column is None else files.span(place, column)
             if span is None:
                 return None
-            found.append(_of_span(number, span))
-        return found
+            counts.append(_of_span(number, span))
+        return counts
 
     def of_tasks(self, span: Span) -> list[dict[str, Any]]:
         """Return what ``counted`` returns of one stream, if no order is asked for."""
@@ -131,7 +131,7 @@ def _of_span(number: int, span: Span) -> dict[str, Any]:
 class Looking(Protocol):
     """An operator that may look at the event times of a batch before the batch is answered."""
 
-    told: Sequence[Any] | None
+    ready_counts: Sequence[Any] | None
     """What ``counted`` returns of the batch, if somebody else has looked."""
 
     @property
@@ -149,16 +149,16 @@ def counted(df: DataFrame, asked: Asked) -> list[Row]:
     """Return counts of the rows of a batch by stream, and by how far out of order they are."""
     number, micros = asked.number, asked.micros
     groups = [] if number is None else [number.alias(_NUMBER)]
-    n_late, own = F.lit(0), [F.lit(0).alias(_NUMBER)] if number is None else []
+    n_late, columns = F.lit(0), [F.lit(0).alias(_NUMBER)] if number is None else []
     if asked.before is None:
-        own.append(F.lit(None).alias(_BIN))
+        columns.append(F.lit(None).alias(_BIN))
     else:
-        latest, low = (_of_stream(each, number, micros) for each in asked.before)
+        latest, low = (_of_stream(instants, number, micros) for instants in asked.before)
         span = F.when(micros < latest, latest - micros)
         groups.append(F.floor(F.log2(span) * F.lit(BINS_PER_OCTAVE)).alias(_BIN))
         n_late = F.count(F.when(micros < low, 1))
     spans = [column.alias(name) for name, column in _span(F.lit(1), micros).items()]
-    return df.groupBy(*groups).agg(*own, n_late.alias("n_late"), *spans).collect()
+    return df.groupBy(*groups).agg(*columns, n_late.alias("n_late"), *spans).collect()
 
 
 def counted_together(
@@ -176,26 +176,26 @@ def counted_together(
     firsts: dict[int, int] = {}
     n_streams = 0
     # One by one, as parts have columns of equal names.
-    for name, (part, each) in zip(names, asked.items(), strict=True):
+    for name, (part, part_asked) in zip(names, asked.items(), strict=True):
         firsts[part], first = n_streams, F.lit(n_streams)
-        n_streams += each.n_streams
-        number = first if each.number is None else first + each.number
-        looked = F.struct(number.alias(_NUMBER), each.micros.alias(_MICROS))
-        own = F.when(F.col(name).isNotNull(), looked).alias(name)
-        rows = rows.select("*", f"{name}.*").select(*(n for n in names if n != name), own)
+        n_streams += part_asked.n_streams
+        number = first if part_asked.number is None else first + part_asked.number
+        looked = F.struct(number.alias(_NUMBER), part_asked.micros.alias(_MICROS))
+        column = F.when(F.col(name).isNotNull(), looked).alias(name)
+        rows = rows.select("*", f"{name}.*").select(*(n for n in names if n != name), column)
     number, micros = (
         F.coalesce(*(F.col(f"{name}.{field}") for name in names)) for field in (_NUMBER, _MICROS)
     )
     rows = rows.select(number.alias(_NUMBER), micros.alias(_MICROS)).where(f"{_NUMBER} IS NOT NULL")
     before = None
-    if any(each.before is not None for each in asked.values()):
-        latest, low = zip(*(each.bounds for each in asked.values()), strict=True)
+    if any(part_asked.before is not None for part_asked in asked.values()):
+        latest, low = zip(*(part_asked.bounds for part_asked in asked.values()), strict=True)
         before = [*chain(*latest)], [*chain(*low)]
-    found = counted(rows, Asked(F.col(_MICROS), F.col(_NUMBER), n_streams, before))
+    counts = counted(rows, Asked(F.col(_MICROS), F.col(_NUMBER), n_streams, before))
     return {
         part: [
             {**row.asDict(), _NUMBER: row[_NUMBER] - first}
-            for row in found
+            for row in counts
             if 0 <= row[_NUMBER] - first < asked[part].n_streams
         ]
         for part, first in firsts.items()
@@ -204,15 +204,15 @@ def counted_together(
 
 def disorders(counts: Iterable[Any]) -> dict[int, Disorder]:
     """Return the disorder of each stream, by number, of what ``counted`` returned."""
-    found: dict[int, Disorder] = {}
+    by_stream: dict[int, Disorder] = {}
     for row in counts:
         if row["latest"] is None:
             continue
         bins = {} if row[_BIN] is None else {int(row[_BIN]): int(row["n_timed"])}
         span = int(row["earliest"]), int(row["latest"])
         part = Disorder(int(row["n_timed"]), int(row["n_late"]), *span, bins)
-        found[row[_NUMBER]] = found.get(row[_NUMBER], Disorder()).merge(part)
-    return found
+        by_stream[row[_NUMBER]] = by_stream.get(row[_NUMBER], Disorder()).merge(part)
+    return by_stream
 
 
 def _of_stream(instants: Sequence[int], number: Column | None, micros: Column) -> Column:
@@ -221,8 +221,8 @@ def _of_stream(instants: Sequence[int], number: Column | None, micros: Column) -
     An array that is asked for a place which only the row knows stays an array: Spark would compile
     a number into the statement, and so the statement of each batch anew.
     """
-    known = F.array(*[F.lit(max(each, ALWAYS + 1)) for each in instants])
-    return F.get(known, F.when(micros.isNotNull(), F.lit(0) if number is None else number))
+    instant_array = F.array(*[F.lit(max(instant, ALWAYS + 1)) for instant in instants])
+    return F.get(instant_array, F.when(micros.isNotNull(), F.lit(0) if number is None else number))
 
 
 def _span(row: Column, micros: Column) -> dict[str, Column]:
@@ -320,18 +320,20 @@ def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> N
         operators: of the run that starts.
         source: the rows that it reads.
     """
-    for each in operators:
-        if not each.without_lateness:
+    for operator in operators:
+        if not operator.without_lateness:
             continue
-        names = [repr(name) for name in each.without_lateness]
+        names = [repr(name) for name in operator.without_lateness]
         those = f"stream {names[0]} has"
         if len(names) > 1:
             those = f"streams {', '.join(names[:-1])} and {names[-1]} have"
-        kept = next((name for name in each.keeps_late if name in each.without_lateness), None)
+        kept = next(
+            (name for name in operator.keeps_late if name in operator.without_lateness), None
+        )
         msg = (
             f"{those} no lateness: a row that is earlier than one of its stream in a batch before "
             f"is late and left out; lateness='1 minute' beside time='…' waits for it, and "
-            f"run.late_rows({kept or each.keeps_late[0]!r}) has those that were left out"
+            f"run.late_rows({kept or operator.keeps_late[0]!r}) has those that were left out"
         )
         if limit := _limit_of(source):
             msg += f"; without {limit} all files that exist are one batch, in which no row is late"
@@ -341,8 +343,8 @@ def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> N
 def _limit_of(source: DataFrame) -> str:
     """Return the option by which Spark cuts the files of a stream into batches; empty if none."""
     with contextlib.suppress(Exception):  # it is a hint only, from inside Spark
-        given = stream_options(source)
-        return next((name for name in LIMITS if name.lower() in given), "")
+        options = stream_options(source)
+        return next((name for name in LIMITS if name.lower() in options), "")
     return ""
 
 
@@ -353,7 +355,7 @@ def warn_of_unbounded_state(query: str, operators: Iterable[Operator]) -> None:
         query: name of the query.
         operators: the operators of the query.
     """
-    for state in dict.fromkeys(state for each in operators for state in each.unbounded):
+    for state in dict.fromkeys(state for operator in operators for state in operator.unbounded):
         msg = f"query {query!r}: {state.grows}; {state.bounds}"
         warnings.warn(msg, UnboundedStateWarning, stacklevel=own_frames())
 
@@ -365,7 +367,7 @@ class ResultClock:
     Such are those of aggregates and, but for a span by which a column lags behind, of joins.
     """
 
-    of: Clock
+    clock: Clock
     """The clock of the rows that they are results of."""
     lag: int = 0
     """How far results may be behind that (µs)."""
@@ -375,17 +377,17 @@ class ResultClock:
     @property
     def before(self) -> int:
         """See ``Clock``."""
-        return earlier(self.of.before, self.lag)
+        return earlier(self.clock.before, self.lag)
 
     @property
     def after(self) -> int:
         """See ``Clock``."""
-        return earlier(self.of.after, self.lag)
+        return earlier(self.clock.after, self.lag)
 
     @property
     def is_idle(self) -> bool:
         """See ``Clock``."""
-        return self.of.is_idle
+        return self.clock.is_idle
 
     @property
     def has_late(self) -> bool:
@@ -394,7 +396,7 @@ class ResultClock:
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks; see ``Clock``. Others have asked in a batch before."""
-        self.of.asked()
+        self.clock.asked()
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,46 +404,48 @@ class UnionClock:
     """The clock of the rows of several parts: it is where the one that is behind all others is.
 
     Args:
-        of: the clocks of the parts, with equal offsets.
+        clocks: the clocks of the parts, with equal offsets.
     """
 
-    of: tuple[Clock, ...]
+    clocks: tuple[Clock, ...]
 
     @property
     def leaves(self) -> tuple[Clock, ...]:
         """The clocks of all parts, of those of parts that are unions, too."""
-        parts = (each.leaves if isinstance(each, UnionClock) else (each,) for each in self.of)
-        return tuple(leaf for own in parts for leaf in own)
+        parts = (
+            clock.leaves if isinstance(clock, UnionClock) else (clock,) for clock in self.clocks
+        )
+        return tuple(leaf for clocks in parts for leaf in clocks)
 
     @property
     def before(self) -> int:
         """See ``Clock``."""
-        return min(each.before for each in self.of)
+        return min(clock.before for clock in self.clocks)
 
     @property
     def after(self) -> int:
         """See ``Clock``."""
-        return min(each.after for each in self.of)
+        return min(clock.after for clock in self.clocks)
 
     @property
     def offset(self) -> int:
         """See ``Clock``."""
-        return self.of[0].offset
+        return self.clocks[0].offset
 
     @property
     def is_idle(self) -> bool:
         """See ``Clock``."""
-        return all(each.is_idle for each in self.of)
+        return all(clock.is_idle for clock in self.clocks)
 
     @property
     def has_late(self) -> bool:
         """See ``Clock``."""
-        return any(each.has_late for each in self.of)
+        return any(clock.has_late for clock in self.clocks)
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:  # noqa: ARG002
         """Take note that an operator asks; see ``Clock``. No job is one over all parts."""
-        for each in self.of:
-            each.asked()
+        for clock in self.clocks:
+            clock.asked()
 
 
 MICROS = "__micros"
@@ -466,6 +470,6 @@ class LateRows:
         table = pa.Table.from_batches(arrived)
         starts = table[MICROS].to_numpy()
         rows = table.drop_columns([MICROS])
-        at = self.batch_id, task_ids()[0], self.stream
-        file = write_late_table(self.place, *at, rows, starts, self.low)
+        file_key = self.batch_id, task_ids()[0], self.stream
+        file = write_late_table(self.place, *file_key, rows, starts, self.low)
         yield pa.RecordBatch.from_pydict({"file": [file], "n": [table.num_rows]})

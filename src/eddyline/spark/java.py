@@ -23,13 +23,13 @@ def problem() -> str | None:
     if version is not None and version >= MIN_JAVA:
         return None
     if version is not None:
-        found = f"{java} is Java {version}"
+        fault = f"{java} is Java {version}"
     elif home := os.environ.get("JAVA_HOME"):
-        found = f"JAVA_HOME is {home}, which has no working bin/java"
+        fault = f"JAVA_HOME is {home}, which has no working bin/java"
     else:
-        found = "none was found"
+        fault = "none was found"
     return (
-        f"Spark needs Java {MIN_JAVA} or newer, {found}; install one (Debian and Ubuntu: "
+        f"Spark needs Java {MIN_JAVA} or newer, {fault}; install one (Debian and Ubuntu: "
         f"'apt-get install openjdk-{MIN_JAVA}-jre-headless') or point JAVA_HOME to it"
     )
 

@@ -101,7 +101,7 @@ class PlainScan:
     """What Spark's plan reads."""
 
     @classmethod
-    def of(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
+    def from_frame(cls, df: DataFrame, spark: SparkSession | None = None) -> PlainScan:
         """Return a DataFrame, batch or streaming, as such a scan.
 
         Args:
@@ -182,7 +182,7 @@ class PlainScan:
             )
             if why:
                 raise Refused(f"{why} ({path})")
-            scanned.append(ScannedFile.of(footer, self.columns))
+            scanned.append(ScannedFile.from_footer(footer, self.columns))
         tasks = tasks_of(scanned, int(self.spark.sparkContext.defaultParallelism))
         return ListedScan(**vars(self), tasks=tuple(tasks), n_files=len(scanned))
 
@@ -217,7 +217,7 @@ class ListedScan(PlainScan):
 
 def _check_has_rows(scans: Iterable[ListedScan]) -> None:
     """Raise NoRows if no file has a row."""
-    if not any(each.tasks for each in scans):
+    if not any(scan.tasks for scan in scans):
         raise NoRows("there are no rows")
 
 
@@ -251,27 +251,27 @@ def _stored_columns(df: DataFrame) -> tuple[Any, list[str]]:
     java: Any = (df if df.isStreaming else df.select("*"))._jdf
     execution = java.queryExecution()
     node = execution.analyzed() if df.isStreaming else execution.withCachedData()
-    places = [at for at, _ in columns_of(node)]
+    places = [number for number, _ in columns_of(node)]
     while node.children().size():
         name = node.nodeName()
         if name not in _STANDS:
             raise Refused(f"{name} stands between the files and it")
         if name == "Project":
             renamed = renamed_by(node)
-            own = {
-                each.exprId().id()
-                for each in each_of(node.projectList())
-                if kind_of(each) == "AttributeReference"
+            kept = {
+                column.exprId().id()
+                for column in each_of(node.projectList())
+                if kind_of(column) == "AttributeReference"
             }
-            if not all(at in renamed or at in own for at in places):
+            if not all(number in renamed or number in kept for number in places):
                 raise Refused("a column is computed before it")
-            places = [renamed.get(at, at) for at in places]
+            places = [renamed.get(number, number) for number in places]
         node = node.children().apply(0)
     names = dict(columns_of(node))
-    known = {*names.values()} if has_plain_files(node) else _columns_of_files(node)
-    stored = [names.get(at, "") for at in places]
+    in_files = {*names.values()} if has_plain_files(node) else _columns_of_files(node)
+    stored = [names.get(number, "") for number in places]
     for name in stored:
-        if name not in known:
+        if name not in in_files:
             raise Refused(f"{name or 'a column'!r} is no column of the files")
     return node, stored
 
@@ -306,9 +306,9 @@ def _columns_of_files(leaf: Any) -> set[str]:
         names = set(map(str, relation.dataSchema().fieldNames()))
     else:
         raise Refused(f"it reads {_named(leaf)}, not Parquet files")
-    for each in json.loads(str(leaf.schema().json()))["fields"]:
-        if _OF_TABLE & each["metadata"].keys():
-            raise Refused(f"the table gives {each['name']!r} values that files do not have")
+    for field in json.loads(str(leaf.schema().json()))["fields"]:
+        if _OF_TABLE & field["metadata"].keys():
+            raise Refused(f"the table gives {field['name']!r} values that files do not have")
     if any(name.startswith("_tmp_metadata") for name in names):
         raise Refused("a column has a name that Spark fills by itself")
     if refused := option_names(options) & _REFUSED_OPTIONS:
@@ -484,7 +484,7 @@ class Lane:
             self._check_may_read()
             if asks_files:
                 raise Refused("the query asks which file a row is of")
-            scans = tuple(map(PlainScan.of, streams))
+            scans = tuple(map(PlainScan.from_frame, streams))
             self._streams = streams
             self._fitting(scans)
         except Exception as error:  # noqa: BLE001 - see _note_refusal
@@ -505,11 +505,11 @@ class Lane:
         try:
             self._check_may_read()
             if batch.id >= 0:
-                found = self._files_of_batch(df, batch)
-                return replace(found[0], schema=df.schema) if found else None
+                scans = self._files_of_batch(df, batch)
+                return replace(scans[0], schema=df.schema) if scans else None
             if keeps_plan and self.wanted != "on":
                 raise Refused("rows of a batch DataFrame keep Spark's own plan; lane='on' takes it")
-            (scan,) = self._fitting((PlainScan.of(df),))
+            (scan,) = self._fitting((PlainScan.from_frame(df),))
             if scan.is_table and self.wanted != "on":
                 raise Refused("a table may be written before the job; lane='on' takes it")
             listed = scan.listed(scan.files())
@@ -545,7 +545,9 @@ class Lane:
         if self._keeps_rows and not batch.is_taken_whole:
             raise Refused("the sink may not take all of the results")
         if not self._scans:
-            self._scans = tuple(PlainScan.of(each, df.sparkSession) for each in self._streams)
+            self._scans = tuple(
+                PlainScan.from_frame(stream, df.sparkSession) for stream in self._streams
+            )
         scans = self._fitting(self._scans)
         if self.choice.next != FILES:
             self._ran = ROWS
@@ -575,9 +577,13 @@ class Lane:
         if self._ran == FILES and batch.files is not None:
             took_ns += batch.files.read_ns
         entries = self.choice.step(self._ran, batch.n_rows, took_ns, batch.id)
-        metrics = [each.metrics for each in observed if each.metrics.get("sent") is not None]
+        metrics = [
+            observation.metrics
+            for observation in observed
+            if observation.metrics.get("sent") is not None
+        ]
         if self._ran == FILES and metrics:
-            n_kept, n_sent = (sum(each[name] for each in metrics) for name in ("kept", "sent"))
+            n_kept, n_sent = (sum(metric[name] for metric in metrics) for name in ("kept", "sent"))
             self.choice.sent(batch.n_rows, n_kept, n_sent)
         if self._ran == FILES and self._is_here:
             self.choice.sent(batch.n_rows, 0, 0)
@@ -605,7 +611,7 @@ class Lane:
         """
         if isinstance(error, NoRows) and self.note:
             return
-        known = (
+        reason = (
             str(error) if isinstance(error, Refused) else f"its plan is not read: {error!r:.200}"
         )
-        self.note = f"lane: no, because {known}"
+        self.note = f"lane: no, because {reason}"

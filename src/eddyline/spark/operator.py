@@ -86,8 +86,8 @@ class Pending:
 
     def observed(self, timeout_s: float) -> Observed | None:
         """Return the observations, None if the job has not run after so many seconds."""
-        found = self.metrics.get(timeout_s)
-        return None if found is None else Observed(self.name, found, self.facts)
+        metrics = self.metrics.get(timeout_s)
+        return None if metrics is None else Observed(self.name, metrics, self.facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,10 @@ class Observed:
         values = self.metrics.get(metric) or []
         # The progress of a stream gives binaries as text in base 64.
         return newest_attempts(
-            [base64.b64decode(each) if isinstance(each, str) else bytes(each) for each in values]
+            [
+                base64.b64decode(value) if isinstance(value, str) else bytes(value)
+                for value in values
+            ]
         )
 
 
@@ -437,7 +440,7 @@ class Operator:
 
         That is the state of what it ``saves``, by component, unless it has more.
         """
-        states = {each.component: each.snapshot() for each in self.saves}
+        states = {choice.component: choice.snapshot() for choice in self.saves}
         return {name: state for name, state in states.items() if state} or None
 
     def restore(self, state: Any) -> None:
@@ -449,9 +452,9 @@ class Operator:
         if not isinstance(state, dict):
             msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
             raise StateError(msg, operator=self.name)
-        for each in self.saves:
-            if each.component in state:
-                each.restore(state[each.component])
+        for choice in self.saves:
+            if choice.component in state:
+                choice.restore(state[choice.component])
 
 
 @runtime_checkable
@@ -507,7 +510,7 @@ class Merging(Protocol):
     """The rows of all inputs."""
     before: tuple[Operator, ...]
     """The operators that come before it: those of steps over one of the inputs."""
-    left: Mapping[str, Any]
+    other_options: Mapping[str, Any]
     """The options of the query that other operators take."""
     time: str | None
     """The event-time column of its results, if they have one."""

@@ -62,25 +62,25 @@ _CARRIED = "__carried"
 
 def filter_of(step: FilterStep, site: Site) -> Operator:
     """Return the operator of a filter; of one with mixed predicates, that of a rule."""
-    is_mixed = any(isinstance(each, MixedPredicate) for each in step.predicates)
-    return (RuleFilter if is_mixed else FilterOperator).of(step, site)
+    is_mixed = any(isinstance(predicate, MixedPredicate) for predicate in step.predicates)
+    return (RuleFilter if is_mixed else FilterOperator).from_step(step, site)
 
 
 OPERATORS: dict[type[Any], Callable[[Any, Site], Operator]] = {
     FilterStep: filter_of,
-    AggregateStep: AggregateOperator.of,
-    OverStep: OverOperator.of,
-    CorrelateStep: CorrelateOperator.of,
-    SharedAggregateStep: SharedAggregateOperator.of,
-    UnionStep: UnionOperator.of,
-    RuleStep: RuleOperator.of,
-    ProjectStep: ProjectOperator.of,
-    JoinStep: JoinOperator.of,
-    SharedJoinStep: SharedJoinOperator.of,
+    AggregateStep: AggregateOperator.from_step,
+    OverStep: OverOperator.from_step,
+    CorrelateStep: CorrelateOperator.from_step,
+    SharedAggregateStep: SharedAggregateOperator.from_step,
+    UnionStep: UnionOperator.from_step,
+    RuleStep: RuleOperator.from_step,
+    ProjectStep: ProjectOperator.from_step,
+    JoinStep: JoinOperator.from_step,
+    SharedJoinStep: SharedJoinOperator.from_step,
     MemberFilterStep: member_filter,
-    ModelStep: ModelOperator.of,
-    SharedModelStep: SharedModelOperator.of,
-    AlarmStep: AlarmOperator.of,
+    ModelStep: ModelOperator.from_step,
+    SharedModelStep: SharedModelOperator.from_step,
+    AlarmStep: AlarmOperator.from_step,
 }
 """By the kind of step: makes its operator over the rows of a site."""
 
@@ -107,17 +107,17 @@ def laid_out(
         PlanError: a step that nothing runs.
         QueryError: a step that does not fit the columns before it.
     """
-    several = [at for at, each in enumerate(steps) if len(each.inputs) > 1]
+    several = [number for number, step in enumerate(steps) if len(step.inputs) > 1]
     if not several:
         return _laid_over_one(steps, relations, query, options, input)
-    at = several[-1]
+    place = several[-1]
     kinds = {name: dict(relation.df.dtypes) for name, relation in relations.items()}
     times = {name: relation.time for name, relation in relations.items()}
-    steps = with_products(steps, at, kinds, times)
+    steps = with_products(steps, place, kinds, times)
     first = next(iter(relations.values())).df
 
-    def lay_out(own: Sequence[Step], name: str) -> LaidOut:
-        return laid_out(own, relations, query, options, name)
+    def lay_out(input_steps: Sequence[Step], name: str) -> LaidOut:
+        return laid_out(input_steps, relations, query, options, name)
 
     site = Site(
         first,
@@ -125,16 +125,16 @@ def laid_out(
         options,
         is_alone=not input,
         asks_files=_asks_files(steps),
-        before=tuple(steps[:at]),
+        before=tuple(steps[:place]),
         relations=relations,
         lay_out=lay_out,
     )
-    (merging,), _ = operators_of(steps[at : at + 1], site)
+    (merging,), _ = operators_of(steps[place : place + 1], site)
     assert isinstance(merging, Merging)
     results = Site(
         merging.shape(merging.source),
         query,
-        merging.left,
+        merging.other_options,
         is_source=False,
         filters=None,
         is_filtered=isinstance(merging, UnionOperator),
@@ -142,7 +142,7 @@ def laid_out(
         clock=merging.clock,
         times=merging.times,
     )
-    after, end = operators_of(merging.then(steps[at + 1 :]), results)
+    after, end = operators_of(merging.then(steps[place + 1 :]), results)
     return LaidOut(
         merging.source,
         end.df,
@@ -161,12 +161,12 @@ def _laid_over_one(
     input: str,
 ) -> LaidOut:
     """Return steps over one stream as operators; see ``laid_out``."""
-    stream = next((each.stream for each in steps if isinstance(each, ReadStep)), "")
+    stream = next((step.stream for step in steps if isinstance(step, ReadStep)), "")
     read = relations[stream or next(iter(relations))]
     routing = FilterOptions.taken(options)[0]
     read = read.narrowed([steps], routes=bool(routing.routing), route_by=routing.route_by)
     name = stream if not input else steps[0].output
-    clock = None if read.time is None else StreamClock.of(name, read)
+    clock = None if read.time is None else StreamClock.from_relation(name, read)
     site = Site(
         read.rows,
         query,
@@ -177,13 +177,13 @@ def _laid_over_one(
         is_alone=not input,
         asks_files=_asks_files(steps),
     )
-    made, end = operators_of(steps, site)
+    operators, end = operators_of(steps, site)
     if clock is not None and (conditions := _conditions(steps)):
         clock.passing = partial(_passing, conditions, site)
 
     def make() -> list[Operator]:
         asked = [clock] if clock is not None and clock.is_asked else []
-        return _unique([*asked, *made], is_whole=not input)
+        return _unique([*asked, *operators], is_whole=not input)
 
     # A clock judges late rows itself; all rows would pass the watermark one by one.
     is_timed = clock is not None and clock.is_asked
@@ -193,7 +193,7 @@ def _laid_over_one(
 
 def _asks_files(steps: Sequence[Step]) -> bool:
     """Return whether some steps may ask which file a row is of."""
-    return any(_OF_FILES in repr(each).lower() for each in steps)
+    return any(_OF_FILES in repr(step).lower() for step in steps)
 
 
 def _conditions(steps: Sequence[Step]) -> list[FilterStep | ProjectStep]:
@@ -201,15 +201,15 @@ def _conditions(steps: Sequence[Step]) -> list[FilterStep | ProjectStep]:
 
     Of several queries a row has to pass the conditions of one.
     """
-    shared = next((each for each in steps if isinstance(each, SharedAggregateStep)), None)
+    shared = next((step for step in steps if isinstance(step, SharedAggregateStep)), None)
     if shared is not None and all(where for _, where in shared.members):
         either = " OR ".join(f"({where}\n)" for _, where in shared.members)
         return [FilterStep(shared.input, (SqlPredicate(either),))]
-    chain = takewhile(lambda each: isinstance(each, FilterStep | ProjectStep), steps[1:])
-    found = [each for each in chain if isinstance(each, FilterStep | ProjectStep)]
-    while found and not (isinstance(found[-1], FilterStep) and found[-1].predicates):
-        found.pop()
-    return found
+    chain = takewhile(lambda step: isinstance(step, FilterStep | ProjectStep), steps[1:])
+    kept = [step for step in chain if isinstance(step, FilterStep | ProjectStep)]
+    while kept and not (isinstance(kept[-1], FilterStep) and kept[-1].predicates):
+        kept.pop()
+    return kept
 
 
 def _passing(
@@ -217,16 +217,16 @@ def _passing(
 ) -> DataFrame:
     """Return those of some rows of a stream that pass conditions over it, as they came."""
     steps = [
-        replace(each, projections=(*each.projections, _CARRIED))
-        if isinstance(each, ProjectStep) and "*" not in each.projections
-        else each
-        for each in conditions
+        replace(step, projections=(*step.projections, _CARRIED))
+        if isinstance(step, ProjectStep) and "*" not in step.projections
+        else step
+        for step in conditions
     ]
     carried = rows.selectExpr("*", f"struct(*) AS {_CARRIED}")
     options = {**site.options, "read_sample": False}
     operators, _ = operators_of(steps, replace(site, df=carried, options=options))
-    for each in operators:
-        carried = each.once(carried)
+    for operator in operators:
+        carried = operator.once(carried)
     return carried.select(f"{_CARRIED}.*")
 
 
@@ -247,30 +247,30 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
         if isinstance(step, ReadStep):
             continue
         if type(step) not in OPERATORS:
-            known = ", ".join(sorted(each.__name__ for each in OPERATORS))
-            msg = f"no operator runs {type(step).__name__} ({step}); those listed run {known}"
+            names = ", ".join(sorted(kind.__name__ for kind in OPERATORS))
+            msg = f"no operator runs {type(step).__name__} ({step}); those listed run {names}"
             raise PlanError(msg, step=str(step))
-        made = OPERATORS[type(step)](step, site)
-        operators.append(made)
-        is_ahead = is_ahead and made.is_plain
-        if isinstance(made, ProjectOperator) and not is_ahead:
-            made.check_batch_has(site.df)
-        df = made.shape(site.df)
-        time, clock = made.event_time(site, df.columns)
+        operator = OPERATORS[type(step)](step, site)
+        operators.append(operator)
+        is_ahead = is_ahead and operator.is_plain
+        if isinstance(operator, ProjectOperator) and not is_ahead:
+            operator.check_batch_has(site.df)
+        df = operator.shape(site.df)
+        time, clock = operator.event_time(site, df.columns)
         times = site.times if isinstance(step, FilterStep) else None
-        if isinstance(made, ProjectOperator):
-            times = made.times(site, time)
+        if isinstance(operator, ProjectOperator):
+            times = operator.times(site, time)
         filters = site.filters
-        if not made.passes_all:
-            if filters is not None and isinstance(made, FilterOperator):
-                filters = (*filters, made)
+        if not operator.passes_all:
+            if filters is not None and isinstance(operator, FilterOperator):
+                filters = (*filters, operator)
             else:
                 filters = None
-        is_filtered = site.is_filtered and isinstance(made, FilterOperator | ProjectOperator)
+        is_filtered = site.is_filtered and isinstance(operator, FilterOperator | ProjectOperator)
         site = replace(
             site,
             df=df,
-            is_source=site.is_source and made.passes_all,
+            is_source=site.is_source and operator.passes_all,
             filters=filters,
             stream=site.df if site.stream is None else site.stream,
             is_filtered=is_filtered,
@@ -284,7 +284,7 @@ def operators_of(steps: Iterable[Step], site: Site) -> tuple[list[Operator], Sit
 def _unique(operators: list[Operator], *, is_whole: bool) -> list[Operator]:
     """Return operators with a number behind a name that several of a whole query have."""
     seen: Counter[str] = Counter()
-    for each in operators if is_whole else ():
-        seen[name := each.name] += 1
-        each.name += f"#{seen[name]}" if seen[name] > 1 else ""
+    for operator in operators if is_whole else ():
+        seen[name := operator.name] += 1
+        operator.name += f"#{seen[name]}" if seen[name] > 1 else ""
     return operators

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from eddyline.spark.operator import Batch, LaidOut
 
-NUMBER, ROWS, FROM = (f"{PREFIX}_{each}" for each in ("part", "rows", "from"))
+NUMBER, ROWS, FROM = (f"{PREFIX}_{name}" for name in ("part", "rows", "from"))
 """Temporary columns: the part that a row is of, its columns (numbered by part), and the partition
 in which a result was made."""
 
@@ -40,17 +40,17 @@ class Trunk(Operator):
     name = "parts"
 
     def __init__(self, rows: Sequence[DataFrame]) -> None:
-        kinds = [each.schema for each in rows]
+        kinds = [frame.schema for frame in rows]
 
         def of(number: int) -> list[Column]:
-            own = F.struct(*[F.col(quoted(name)) for name in kinds[number].names])
+            struct = F.struct(*[F.col(quoted(name)) for name in kinds[number].names])
             columns = [
-                (own if at == number else F.lit(None).cast(kind)).alias(f"{ROWS}{at}")
-                for at, kind in enumerate(kinds)
+                (struct if place == number else F.lit(None).cast(kind)).alias(f"{ROWS}{place}")
+                for place, kind in enumerate(kinds)
             ]
             return [F.lit(number).alias(NUMBER), *columns]
 
-        parts = (each.select(*of(number)) for number, each in enumerate(rows))
+        parts = (frame.select(*of(number)) for number, frame in enumerate(rows))
         self.source = reduce(lambda one, other: one.unionByName(other), parts)
         self.n_partitions = int(
             self.source.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1
@@ -65,11 +65,11 @@ class Trunk(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - of the protocol
         """Keep the rows for who looks at some of them before the job; look for several at once."""
         self._unobserved = df
-        asked = {number: each.asks for number, each in self.looking.items() if each.looks}
+        asked = {number: looking.asks for number, looking in self.looking.items() if looking.looks}
         if len(asked) > 1:
             places = {number: f"{ROWS}{number}" for number in asked}
-            for number, told in counted_together(df, asked, places).items():
-                self.looking[number].told = told
+            for number, counts in counted_together(df, asked, places).items():
+                self.looking[number].ready_counts = counts
 
     def once(self, df: DataFrame) -> DataFrame:
         """Keep all rows of batch DataFrames; nobody looks at these."""
@@ -101,7 +101,7 @@ class Part:
     """Its number among those of the trunk."""
     name: str
     """What it is called."""
-    of: LaidOut
+    laid_out: LaidOut
     """What makes it."""
 
     @property
@@ -111,12 +111,12 @@ class Part:
 
     def operators(self) -> Iterator[Operator]:
         """Yield its operators, between those that take its rows out and put its results aside."""
-        made = self.of.make()
-        if isinstance(first := next(iter(made), None), Looking):
+        operators = self.laid_out.make()
+        if isinstance(first := next(iter(operators), None), Looking):
             self.trunk.looking[self.number] = first
         yield _TakeOut(self)
-        yield from made
-        yield _PutAside(self, is_cut=any(isinstance(each, Stateful) for each in made))
+        yield from operators
+        yield _PutAside(self, is_cut=any(isinstance(operator, Stateful) for operator in operators))
 
 
 class _TakeOut(Operator):
@@ -135,7 +135,7 @@ class _TakeOut(Operator):
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002
         """Return a DataFrame with the columns of these."""
-        return self._part.of.source
+        return self._part.laid_out.source
 
 
 class _PutAside(Operator):

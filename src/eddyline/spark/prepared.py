@@ -31,7 +31,7 @@ class Selected:
         """Return a DataFrame with these columns alone."""
         java: Any = df
         if self._known is None:
-            self._known = java._jcols(*(_column(each) for each in self._columns))
+            self._known = java._jcols(*(_column(column) for column in self._columns))
         return _made(df, java._jdf.select(self._known))
 
 
@@ -78,10 +78,10 @@ class Renamed:
     def over(self, df: DataFrame, names: Mapping[str, str]) -> DataFrame:
         """Return a DataFrame with other names for some columns, of which it need not have all."""
         java: Any = df
-        found = tuple(names.get(each, each) for each in df.columns)
-        if found not in self._known:
-            self._known[found] = java._jseq(found)
-        return _made(df, java._jdf.toDF(self._known[found]))
+        renamed = tuple(names.get(name, name) for name in df.columns)
+        if renamed not in self._known:
+            self._known[renamed] = java._jseq(renamed)
+        return _made(df, java._jdf.toDF(self._known[renamed]))
 
 
 @dataclass(slots=True)
@@ -118,12 +118,12 @@ class RowCount:
         return F.count(F.lit(1)).alias("n")
 
 
-def _column(given: Column | str) -> Column:
-    return F.expr(given) if isinstance(given, str) else given
+def _column(column: Column | str) -> Column:
+    return F.expr(column) if isinstance(column, str) else column
 
 
 def _made(like: DataFrame, java: Any) -> DataFrame:
     """Return a DataFrame of the session of another one."""
     kind: Any = type(like)
-    made: DataFrame = kind(java, like.sparkSession)
-    return made
+    frame: DataFrame = kind(java, like.sparkSession)
+    return frame

@@ -55,7 +55,7 @@ class ProjectOperator(Operator):
         self._step = step
 
     @classmethod
-    def of(cls, step: ProjectStep, site: Site) -> Self:
+    def from_step(cls, step: ProjectStep, site: Site) -> Self:
         """Return the operator of a step."""
         return cls(site.query, step, site.df)
 
@@ -78,7 +78,9 @@ class ProjectOperator(Operator):
         time = self._step.time
         if time is None or time == site.time:
             return super().event_time(site, columns)
-        text = next((each for each in self._step.projections if name_of(each) == time), "")
+        text = next(
+            (projection for projection in self._step.projections if name_of(projection) == time), ""
+        )
         if site.time is not None and text == f"{identifier(site.time)} AS {identifier(time)}":
             return time, site.clock
         lag = None if site.times is None else site.times.lag_of(text)
@@ -88,13 +90,15 @@ class ProjectOperator(Operator):
 
     def _refused(self, time: str, site: Site) -> QueryError:
         """Return the error that a column is no event time."""
-        known = [] if site.time is None else [site.time]
+        times = [] if site.time is None else [site.time]
         if site.times is not None:
             # Those of stages have names that nobody wrote.
-            known = [each for each in site.times.bounded if "⋈" not in each and "__" not in each]
-            known.append("greatest(…) of those of all its streams")
-        hint = f"output columns that are: {', and '.join(known)}"
-        if not known:
+            times = [
+                column for column in site.times.bounded if "⋈" not in column and "__" not in column
+            ]
+            times.append("greatest(…) of those of all its streams")
+        hint = f"output columns that are: {', and '.join(times)}"
+        if not times:
             hint = "results of DSTREAM and RSTREAM have none"
         msg = f"query {self.query!r}: {time!r} is no event time of its results; {hint}"
         return QueryError(msg, query=self.query, time=time)
@@ -149,9 +153,9 @@ class ProjectOperator(Operator):
         calls, texts = self._step.calls, list(self._step.projections)
         if calls:
             every = list(map(quoted, df.columns))
-            texts = [each for text in texts for each in (every if text == "*" else [text])]
+            texts = [output for text in texts for output in (every if text == "*" else [text])]
         try:
-            called = {name: called_column(df, each) for name, each in calls.items()}
+            called = {name: called_column(df, predicate) for name, predicate in calls.items()}
             with unlogged():
                 return (df.withColumns(called) if called else df).selectExpr(*texts)
         except AnalysisException as error:
@@ -168,8 +172,8 @@ def called_column(df: DataFrame, predicate: FunctionPredicate) -> Column:
     udf: Any = arrow_udf(evaluate, BooleanType())
     if not predicate.deterministic:
         udf = udf.asNondeterministic()
-    found: Column = udf(*(operand(df, text) for text in predicate.reads))
-    return found
+    answers: Column = udf(*(operand(df, text) for text in predicate.reads))
+    return answers
 
 
 def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) -> Picked | None:
@@ -180,14 +184,14 @@ def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) ->
         source: the columns of the input.
         like: a DataFrame with the output columns.
     """
-    every = [quoted(each) for each in source.names]
-    texts = [each for text in texts for each in (every if text == "*" else [text])]
+    every = [quoted(name) for name in source.names]
+    texts = [output for text in texts for output in (every if text == "*" else [text])]
     columns: list[Values] = []
-    for text, made in zip(texts, like.schema, strict=True):
-        found = _found(plain_path(text), source)
-        values = computed_values(text, source, made.dataType, like) if found is None else None
-        if found is not None and found[1] == made.dataType:
-            values = ColumnValues(found[0])
+    for text, field in zip(texts, like.schema, strict=True):
+        path = _found(plain_path(text), source)
+        values = computed_values(text, source, field.dataType, like) if path is None else None
+        if path is not None and path[1] == field.dataType:
+            values = ColumnValues(path[0])
         if values is None:
             return None
         columns.append(values)
@@ -235,7 +239,7 @@ def _found(
     for name in path or ():
         if not isinstance(kind, StructType):
             return None
-        same = [each for each in kind if each.name.lower() == name.lower()]
+        same = [field for field in kind if field.name.lower() == name.lower()]
         if len(same) != 1:
             return None
         (only,) = same

@@ -118,9 +118,9 @@ def _quietly_started(spark: SparkSession) -> None:
 
 
 def _started_session() -> SparkSession:
-    made = session()
-    start_workers(made)
-    return made
+    spark = session()
+    start_workers(spark)
+    return spark
 
 
 class SessionStart:

@@ -99,7 +99,7 @@ class Query:
         self.text = text
         self.steps = tuple(steps)
         self.relations = {
-            each.stream: relations[each.stream] for each in steps if isinstance(each, ReadStep)
+            step.stream: relations[step.stream] for step in steps if isinstance(step, ReadStep)
         }
         for read in self.relations.values():
             check_is_classic(read.df.sparkSession, f"query {name!r}")
@@ -115,10 +115,10 @@ class Query:
         none."""
         self.is_time_exact = laid.clock is None or laid.clock.offset == 0
         """Whether that column has the event time itself; the end of a window is 1 µs later."""
-        kinds = [each.takes for each in self._made if each.takes is not None]
-        known = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
-        known += [field.name for field in fields(RunOptions)]
-        check_names("option", options, [*dict.fromkeys([*known, *FOR_ALL])])
+        kinds = [operator.takes for operator in self._made if operator.takes is not None]
+        names = [field.name for kind in dict.fromkeys(kinds) for field in fields(kind)]
+        names += [field.name for field in fields(RunOptions)]
+        check_names("option", options, [*dict.fromkeys([*names, *FOR_ALL])])
         if self.streams:
             warn_of_unbounded_state(name, self._made)
         self.run_options, _ = RunOptions.taken(options)
@@ -129,7 +129,7 @@ class Query:
             del of_runs["watch"]
         self.settings = _settings(self._made) | of_runs
         """Its options, as texts."""
-        self.is_stateful = any(isinstance(each, Stateful) for each in self._made)
+        self.is_stateful = any(isinstance(operator, Stateful) for operator in self._made)
         """Whether it keeps durable state."""
         check_outputs(f"query {name!r}", laid.shape)
         self.shape = laid.shape
@@ -143,8 +143,8 @@ class Query:
         Raises:
             QueryError: a step that does not fit the columns before it.
         """
-        if not steps or not all(hasattr(each, "renamed") for each in steps):
-            kinds = ", ".join(type(each).__name__ for each in steps) or "none"
+        if not steps or not all(hasattr(step, "renamed") for step in steps):
+            kinds = ", ".join(type(step).__name__ for step in steps) or "none"
             msg = f"with_steps takes steps one by one (with_steps(*query.steps, step)), got {kinds}"
             raise QueryError(msg, query=self.name)
         return self._over(steps, self.relations)
@@ -164,12 +164,12 @@ class Query:
     @property
     def streams(self) -> tuple[str, ...]:
         """The streams that the query reads, by name."""
-        return tuple(name for name, each in self.relations.items() if each.df.isStreaming)
+        return tuple(name for name, relation in self.relations.items() if relation.df.isStreaming)
 
     @property
     def time(self) -> str | None:
         """The event time of its results, where that is the one of the one stream that it reads."""
-        times = [each.time for each in self.relations.values() if each.df.isStreaming]
+        times = [relation.time for relation in self.relations.values() if relation.df.isStreaming]
         time = times[0] if len(times) == 1 else None
         return time if time is not None and carries(self.steps, time) else None
 
@@ -179,8 +179,8 @@ class Query:
         return self._made or self._laid_out().make()
 
     def _new_operators(self) -> Sequence[Operator]:
-        made, self._made = self.operators, []
-        return made
+        operators, self._made = self.operators, []
+        return operators
 
     def _laid_out(self) -> LaidOut:
         return laid_out(self.steps, self.relations, self.name, self.options)
@@ -188,18 +188,18 @@ class Query:
     @cached_property
     def identity(self) -> Identity:
         """The identity of the query, which its checkpoint belongs to."""
-        columns = {name: column_types(each.df) for name, each in self.relations.items()}
+        columns = {name: column_types(relation.df) for name, relation in self.relations.items()}
         facts = [
-            [name, each.time, sorted(columns[name].items())]
-            for name, each in sorted(self.relations.items())
+            [name, relation.time, sorted(columns[name].items())]
+            for name, relation in sorted(self.relations.items())
         ]
-        plain = json.dumps([facts, [f"{each} {each!r}" for each in self.steps]])
+        plain = json.dumps([facts, [f"{step} {step!r}" for step in self.steps]])
         text = on_one_line(self.text) or "; ".join(map(str, self.steps))
         return identity_of(
             self.text,
             self.steps,
             columns,
-            {name: each.time for name, each in self.relations.items()},
+            {name: relation.time for name, relation in self.relations.items()},
             ignores_case=self._ignores_case,
             is_stateful=self.is_stateful,
             legacy=f"{text} #{hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()}",
@@ -227,19 +227,19 @@ class Query:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The steps as a graph."""
-        found = []
-        for at, step in enumerate(self.steps):
+        nodes = []
+        for number, step in enumerate(self.steps):
             kind = kind_of(step)
             if isinstance(step, ReadStep):
                 kind = "stream" if self.relations[step.stream].df.isStreaming else "table"
-            called = [each.name for each in getattr(step, "joined", ())] or step.inputs
+            called = [joined.name for joined in getattr(step, "joined", ())] or step.inputs
             inputs = [
-                (str(maker(self.steps, at, each)), name)
-                for each, name in zip(step.inputs, called, strict=True)
+                (str(maker(self.steps, number, input_name)), name)
+                for input_name, name in zip(step.inputs, called, strict=True)
             ]
             name = step.stream if isinstance(step, ReadStep) else step.output
-            found.append(Node(str(at), kind, name, str(step), tuple(inputs)))
-        return tuple(found)
+            nodes.append(Node(str(number), kind, name, str(step), tuple(inputs)))
+        return tuple(nodes)
 
     def check_not_running(self) -> None:
         """Raise QueryError if a query of its name is running."""
@@ -318,9 +318,9 @@ class Query:
         changed = checked_changed(changed)
         taker = sink_of(sink, path, format, options, of_sink(others), self.name)
         outlet = SinkOutlet(taker, self.shape.schema)
-        given = None if checkpoint is None else folder_of("checkpoint", checkpoint)
-        query = self.as_before(None if given is None else stored_query(given))
-        query, feeds = query._fed(given) if self.reads_system else (query, ())
+        folder = None if checkpoint is None else folder_of("checkpoint", checkpoint)
+        query = self.as_before(None if folder is None else stored_query(folder))
+        query, feeds = query._fed(folder) if self.reads_system else (query, ())
         run = Run(query.job(state, feeds), outlet, checkpoint, trigger, changed)
         self._started(run)
         return run
@@ -328,7 +328,7 @@ class Query:
     @property
     def reads_system(self) -> bool:
         """Whether it reads a stream about the system, as the engine gives it."""
-        return any(each.system is not None for each in self.relations.values())
+        return any(relation.system is not None for relation in self.relations.values())
 
     def _fed(self, checkpoint: Path | None) -> tuple[Query, Sequence[Feed]]:
         """Return the query over rows about the system that are in its own checkpoint.
@@ -337,11 +337,11 @@ class Query:
             QueryError: it would feed itself.
         """
         relations, feeds = dict(self.relations), []
-        for name, each in self.relations.items():
-            if each.system is not None:
-                check_not_own(self.name, each.system, checkpoint)
-                df, feed = own_feed(each.df.sparkSession, each.system, checkpoint, name)
-                relations[name] = replace(each, df=df)
+        for name, relation in self.relations.items():
+            if relation.system is not None:
+                check_not_own(self.name, relation.system, checkpoint)
+                df, feed = own_feed(relation.df.sparkSession, relation.system, checkpoint, name)
+                relations[name] = replace(relation, df=df)
                 feeds.append(feed)
         return self._over(self.steps, relations), feeds
 
@@ -359,8 +359,8 @@ class Query:
             msg = f"{self.name!r} reads streams, which never end; start it: .start('parquet', …)"
             raise QueryError(msg, query=self.name)
         df = self.source
-        for each in self._new_operators():
-            df = each.once(df)
+        for operator in self._new_operators():
+            df = operator.once(df)
         return df
 
     def job(self, state: str | None = None, feeds: Sequence[Feed] = ()) -> Job:
@@ -404,25 +404,37 @@ class Catalog:
     @property
     def streams(self) -> dict[str, DataFrame]:
         """The streams by name, but for those that are results of queries."""
-        return {name: each.df for name, each in self.relations.items() if each.df.isStreaming}
+        return {
+            name: relation.df
+            for name, relation in self.relations.items()
+            if relation.df.isStreaming
+        }
 
     @property
     def tables(self) -> dict[str, DataFrame]:
         """The tables by name."""
-        return {name: each.df for name, each in self.relations.items() if not each.df.isStreaming}
+        return {
+            name: relation.df
+            for name, relation in self.relations.items()
+            if not relation.df.isStreaming
+        }
 
     @property
     def times(self) -> dict[str, str | None]:
         """The event times of the streams by name, those of results included; None: it has none."""
-        own: dict[str, str | None] = {name: each.time for name, each in self.relations.items()}
-        return own | {name: made.time for name, made in self.results.items()}
+        times: dict[str, str | None] = {
+            name: relation.time for name, relation in self.relations.items()
+        }
+        return times | {name: result.time for name, result in self.results.items()}
 
 
 def _settings(operators: Sequence[Operator]) -> dict[str, str]:
     """Return the options of operators as texts; where they differ, they are said to be of one."""
-    found: dict[str, str] = {}
-    for each in operators:
-        for name, value in settings_of(each.options).items() if each.options is not None else ():
-            if found.setdefault(name, value) != value:
-                found[f"{name} of {each.name}"] = value
-    return found
+    settings: dict[str, str] = {}
+    for operator in operators:
+        for name, value in (
+            settings_of(operator.options).items() if operator.options is not None else ()
+        ):
+            if settings.setdefault(name, value) != value:
+                settings[f"{name} of {operator.name}"] = value
+    return settings

@@ -66,7 +66,7 @@ _MARK = "\0"
 
 
 def read_steps(
-    text: str, known: Catalog, options: Mapping[str, Any]
+    text: str, catalog: Catalog, options: Mapping[str, Any]
 ) -> tuple[str, Sequence[Step], Mapping[str, Relation]]:
     """Return the stem of a query's name, its steps, and the relations that they read.
 
@@ -75,62 +75,62 @@ def read_steps(
         NotSupportedError: valid SQL that is not run yet; the message shows where.
         OptionError: an option of models that is none.
     """
-    columns = {name: column_types(each.df) for name, each in known.relations.items()}
-    columns |= {name: made.columns for name, made in known.results.items()}
-    aggregates = [*AGGREGATES, *known.aggregates]
-    selects = _selects_of(text, known)
+    columns = {name: column_types(relation.df) for name, relation in catalog.relations.items()}
+    columns |= {name: result.columns for name, result in catalog.results.items()}
+    aggregates = [*AGGREGATES, *catalog.aggregates]
+    selects = _selects_of(text, catalog)
     if not asks_for_models(selects):
-        named = tables_of(text, selects, known)
+        named = tables_of(text, selects, catalog)
         if not named:
-            return _of_rows(selects or text, known, columns, aggregates, known.tables)
+            return _of_rows(selects or text, catalog, columns, aggregates, catalog.tables)
         with suppress(QueryError):  # Spark reports the error
-            read = read_query(selects or text, columns, known.functions, aggregates=aggregates)
+            read = read_query(selects or text, columns, catalog.functions, aggregates=aggregates)
             is_filter = not (read.is_join or read.parts or read.overs or read.grouping)
             if is_filter and not _says_streams(selects):
-                return _of_rows(selects, known, columns, aggregates, ())
-        name = ", ".join(dict.fromkeys(each.name for each in named))
-        return named[0].name, (ReadStep(name, name),), {name: answered(text, named, known)}
-    names = {name: list(each) for name, each in columns.items()}
-    hidden = {each.lower() for each in known.functions}
-    called = {each.lower() for each in aggregates if each.isidentifier()} - hidden
+                return _of_rows(selects, catalog, columns, aggregates, ())
+        name = ", ".join(dict.fromkeys(table.name for table in named))
+        return named[0].name, (ReadStep(name, name),), {name: answered(text, named, catalog)}
+    names = {name: list(types) for name, types in columns.items()}
+    hidden = {function.lower() for function in catalog.functions}
+    called = {aggregate.lower() for aggregate in aggregates if aggregate.isidentifier()} - hidden
     plain = selects_beside_models(selects)
-    exact = read_exact(plain, names, known.times, called)
+    exact = read_exact(plain, names, catalog.times, called)
     if exact is None:
-        return model_steps(plain, known, options)
-    instead = rows_of_models(plain, known, exact)
-    columns |= {each.made.stream: columns[each.made.rows] for each in exact.parts if each.made.rows}
+        return model_steps(plain, catalog, options)
+    instead = rows_of_models(plain, catalog, exact)
+    columns |= {part.made.stream: columns[part.made.rows] for part in exact.parts if part.made.rows}
     # Of a table whose rows are asked more than joins read.
-    tables = {*known.tables} - {each.made.stream for each in exact.parts}
-    return _of_rows(exact.text, known, columns, aggregates, tables, instead)
+    tables = {*catalog.tables} - {part.made.stream for part in exact.parts}
+    return _of_rows(exact.text, catalog, columns, aggregates, tables, instead)
 
 
 def _says_streams(selects: Sequence[Statement | SetOperation]) -> bool:
     """Return whether a query has windows or ISTREAM(…), which tables do not have."""
-    nodes = (node for each in selects for node in each.tree.walk())
-    return any(EMITTED in each.meta or each.meta.get(WINDOWS) for each in nodes)
+    nodes = (node for select in selects for node in select.tree.walk())
+    return any(EMITTED in node.meta or node.meta.get(WINDOWS) for node in nodes)
 
 
-def reads_tables_alone(text: str, known: Catalog) -> bool:
+def reads_tables_alone(text: str, catalog: Catalog) -> bool:
     """Return whether a query of rows names tables in FROM, and no stream."""
-    if not text or not known.tables:
+    if not text or not catalog.tables:
         return False
-    selects = _selects_of(text, known)
-    return not asks_for_models(selects) and bool(tables_of(text, selects, known))
+    selects = _selects_of(text, catalog)
+    return not asks_for_models(selects) and bool(tables_of(text, selects, catalog))
 
 
-def _selects_of(text: str, known: Catalog) -> Sequence[Statement | SetOperation]:
+def _selects_of(text: str, catalog: Catalog) -> Sequence[Statement | SetOperation]:
     """Return the SELECTs of a query; none if it may be one over tables that only Spark reads."""
     try:
         return Statement.read_all(text)
     except QueryError:
-        if not known.tables or "MODEL" in text.upper():
+        if not catalog.tables or "MODEL" in text.upper():
             raise
         return ()
 
 
 def _of_rows(
     query: str | Sequence[Statement | SetOperation],
-    known: Catalog,
+    catalog: Catalog,
     columns: Mapping[str, Mapping[str, str]],
     aggregates: Collection[str],
     tables: Collection[str],
@@ -140,76 +140,79 @@ def _of_rows(
 
     Args:
         query: its text, or its SELECTs.
-        known: what the engine knows.
+        catalog: what the engine knows.
         columns: of each stream and table.
         aggregates: names of functions.
         tables: those that only joins read.
         instead: what is read of some names.
     """
-    relations = {**known.relations, **instead}
-    times = {name: _time_of(made) for name, made in known.results.items()}
-    times |= {name: each.time for name, each in relations.items()}
+    relations = {**catalog.relations, **instead}
+    times = {name: _time_of(result) for name, result in catalog.results.items()}
+    times |= {name: relation.time for name, relation in relations.items()}
     read = read_query(
-        query, columns, known.functions, tables=tables, aggregates=aggregates, times=times
+        query, columns, catalog.functions, tables=tables, aggregates=aggregates, times=times
     )
-    _check_times(read, known)
+    _check_times(read, catalog)
     inner: dict[str, Sequence[Step]] = {}
-    for number, (name, made) in enumerate(known.results.items()):
+    for number, (name, result) in enumerate(catalog.results.items()):
         if name in instead:
             continue
-        marks = {each: f"{each}{_MARK}{number}" for each in made.relations}
-        inner[name] = _reading(made.steps, marks)
-        relations |= {marks[each]: relation for each, relation in made.relations.items()}
+        marks = {stream: f"{stream}{_MARK}{number}" for stream in result.relations}
+        inner[name] = _reading(result.steps, marks)
+        relations |= {marks[stream]: relation for stream, relation in result.relations.items()}
     first = read.inputs[0]
     is_join = read.is_join or (first.query is not None and first.query.is_join)
     stem = "join" if is_join else first.stream
-    found = with_own(steps(read, inner), known.aggregates)
-    plain = _plain_names(found, relations)
-    return stem, _reading(found, plain), {plain[each]: relations[each] for each in plain}
+    all_steps = with_own(steps(read, inner), catalog.aggregates)
+    plain = _plain_names(all_steps, relations)
+    return stem, _reading(all_steps, plain), {plain[marked]: relations[marked] for marked in plain}
 
 
-def _time_of(made: Query) -> str | None:
+def _time_of(query: Query) -> str | None:
     """Return the column of the results of a query that has their event time in a join."""
-    if all(isinstance(each, ReadStep | FilterStep | ProjectStep) for each in made.steps):
-        return made.time
-    return made.result_time if made.is_time_exact else None
+    if all(isinstance(step, ReadStep | FilterStep | ProjectStep) for step in query.steps):
+        return query.time
+    return query.result_time if query.is_time_exact else None
 
 
 def _plain_names(steps: Sequence[Step], relations: Mapping[str, Relation]) -> dict[str, str]:
     """Return for each name that steps read one without a mark, which no other relation has."""
-    read = dict.fromkeys(each.stream for each in steps if isinstance(each, ReadStep))
-    found: dict[str, str] = {}
+    read = dict.fromkeys(step.stream for step in steps if isinstance(step, ReadStep))
+    plain: dict[str, str] = {}
     taken: dict[str, Relation] = {}
-    for marked in sorted(read, key=lambda each: _MARK in each):  # the engine's own come first
+    for marked in sorted(read, key=lambda stream: _MARK in stream):  # the engine's own come first
         stem, relation = marked.split(_MARK)[0], relations[marked]
         names = (stem if n == 1 else f"{stem} {n}" for n in count(1))
-        found[marked] = next(each for each in names if taken.get(each, relation) is relation)
-        taken[found[marked]] = relation
-    return found
+        plain[marked] = next(
+            candidate for candidate in names if taken.get(candidate, relation) is relation
+        )
+        taken[plain[marked]] = relation
+    return plain
 
 
 def _reading(steps: Sequence[Step], names: Mapping[str, str]) -> tuple[Step, ...]:
     """Return steps that read relations by other names."""
     return tuple(
-        replace(each, stream=names[each.stream]) if isinstance(each, ReadStep) else each
-        for each in steps
+        replace(step, stream=names[step.stream]) if isinstance(step, ReadStep) else step
+        for step in steps
     )
 
 
-def _check_times(read: QueryText, known: Catalog) -> None:
+def _check_times(read: QueryText, catalog: Catalog) -> None:
     """Refuse a query that orders rows by another column than the event time of its stream."""
     stream = read.inputs[0].stream
-    relation = known.relations.get(stream)
+    relation = catalog.relations.get(stream)
     if relation is None or read.inputs[0].query is not None:
         return  # a subquery may have the name of a stream
-    for each in read.times:
-        if each.name != relation.time:
-            own = f"is {relation.time!r}" if relation.time else "was not given"
+    for asked_time in read.times:
+        if asked_time.name != relation.time:
+            event_time = f"is {relation.time!r}" if relation.time else "was not given"
             message = (
-                f"{each.what} goes by {each.name!r}, and the event time of {stream!r} {own}; "
-                f"engine.stream({stream!r}, …, time={each.name!r}) makes it that"
+                f"{asked_time.what} goes by {asked_time.name!r}, and the event time of "
+                f"{stream!r} {event_time}; engine.stream({stream!r}, …, "
+                f"time={asked_time.name!r}) makes it that"
             )
-            refuse(message, read.text, each.start, stream=stream, time=each.name)
+            refuse(message, read.text, asked_time.start, stream=stream, time=asked_time.name)
 
 
 @deep
@@ -223,27 +226,27 @@ def tables_of(
         selects: its SELECTs; none if it is no query of the engine, but perhaps one of Spark.
         catalog: the tables of the engine.
     """
-    names = {each.lower() for each in catalog.tables}
+    names = {table.lower() for table in catalog.tables}
     if not names:
         return []
     unused = selects[0].unused if selects else ()
     try:
-        roots = [each[0].tree.root() for each in (selects, *unused) if each]
+        roots = [statements[0].tree.root() for statements in (selects, *unused) if statements]
         tree = roots[0] if roots else parse_one(text, read=SparkText)
     except SqlglotError:
         return []
-    nodes = [node for each in roots or [tree] for node in each.walk()]
-    windows = [span for each in nodes for span in each.meta.get(WINDOWS, ())]
+    nodes = [node for root in roots or [tree] for node in root.walk()]
+    windows = [span for node in nodes for span in node.meta.get(WINDOWS, ())]
     # Spark reads [NOW], and says that it is wrong behind a table.
     is_of_streams = EMITTED in tree.meta or any(last - first > 1 for first, last in windows)
     if is_of_streams or not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         return []  # Spark would run what is no query
     ctes = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    found = [each for each in nodes if isinstance(each, exp.Table)]
+    table_nodes = [node for node in nodes if isinstance(node, exp.Table)]
     # A query of WITH that is read twice is twice in the tree, and once in the text.
-    places = {offset_of(each): each for each in found if each.name.lower() not in ctes}
+    places = {offset_of(table): table for table in table_nodes if table.name.lower() not in ctes}
     tables = list(places.values())
-    is_table = (each.name.lower() in names and not each.args.get("db") for each in tables)
+    is_table = (table.name.lower() in names and not table.args.get("db") for table in tables)
     return tables if all(is_table) else []
 
 
@@ -255,7 +258,7 @@ def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relati
         NotSupportedError: it calls a function of the engine, which Spark does not know.
     """
     functions = {name.lower() for name in (*catalog.functions, *catalog.aggregates)}
-    roots = {id(root): root for root in (each.root() for each in tables)}.values()
+    roots = {id(root): root for root in (table.root() for table in tables)}.values()
     for call in (call for root in roots for call in root.find_all(exp.Anonymous)):
         if str(call.name).lower() in functions:
             msg = (
@@ -263,15 +266,17 @@ def answered(text: str, tables: Sequence[exp.Table], catalog: Catalog) -> Relati
                 f"SELECT … FROM t WHERE … may call it; aggregates have el.window_aggregate(df, …)"
             )
             raise NotSupportedError(msg, function=str(call.name))
-    frames = {each.lower(): df for each, df in catalog.tables.items()}
-    read: dict[str, Any] = {f"t{at}": frames[each.name.lower()] for at, each in enumerate(tables)}
-    places = [each.this.meta for each in tables]
+    frames = {name.lower(): df for name, df in catalog.tables.items()}
+    read: dict[str, Any] = {
+        f"t{number}": frames[table.name.lower()] for number, table in enumerate(tables)
+    }
+    places = [table.this.meta for table in tables]
     pieces, end = [], 0
-    order = sorted(range(len(tables)), key=lambda at: places[at]["start"])
-    for at in order:
-        alias = "" if tables[at].alias else f" AS {identifier(tables[at].name)}"
-        pieces += [_plain(text[end : places[at]["start"]]), f"{{t{at}}}{alias}"]
-        end = places[at]["end"] + 1
+    order = sorted(range(len(tables)), key=lambda number: places[number]["start"])
+    for number in order:
+        alias = "" if tables[number].alias else f" AS {identifier(tables[number].name)}"
+        pieces += [_plain(text[end : places[number]["start"]]), f"{{t{number}}}{alias}"]
+        end = places[number]["end"] + 1
     statement = "".join([*pieces, _plain(text[end:])])
     session = next(iter(read.values())).sparkSession
     try:
@@ -286,31 +291,33 @@ def _plain(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
+def timed(name: str, query: Query, time: str, lateness: str | None) -> Query:
     """Return a query whose results have an event time, to be a stream.
 
     Raises:
         QueryError: the column is no event time of theirs, or they have another lateness.
     """
-    of = [each for each in made.relations.values() if each.df.isStreaming]
-    is_own = {each.time for each in of} == {time} and carries(made.steps, time)
-    last = made.steps[-1]
-    if lateness is not None and not (is_own and {each.lateness for each in of} == {lateness}):
+    relations = [relation for relation in query.relations.values() if relation.df.isStreaming]
+    is_own = {relation.time for relation in relations} == {time} and carries(query.steps, time)
+    last = query.steps[-1]
+    if lateness is not None and not (
+        is_own and {relation.lateness for relation in relations} == {lateness}
+    ):
         msg = (
             f"stream {name!r}: results of a query have the lateness of the streams that it reads; "
             f"leave out lateness={lateness!r}, or give it to these"
         )
         raise QueryError(msg, name=name, lateness=lateness)
     is_end = isinstance(last, AggregateStep) and last.end == time
-    if is_own or is_end or (isinstance(last, UnionStep) and made.result_time == time):
-        return made
-    timed = _with_time(made.steps, time)
-    if timed != made.steps:
-        given = made.with_steps(*timed)
-        if given.result_time == time:
-            return given
+    if is_own or is_end or (isinstance(last, UnionStep) and query.result_time == time):
+        return query
+    timed = _with_time(query.steps, time)
+    if timed != query.steps:
+        timed_query = query.with_steps(*timed)
+        if timed_query.result_time == time:
+            return timed_query
     msg = (
-        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
+        f"stream {name!r}: {time!r} is not the event time of the results of {query.name!r}, which "
         f"is that of the stream that it reads, unchanged; of aggregates and set operations "
         f"window.end; and of joins the event time of one of their streams, or greatest(…) of them"
     )
@@ -323,22 +330,22 @@ def _with_time(steps: Sequence[Step], time: str) -> tuple[Step, ...]:
     Those of UNION ALL do so for each part that is a join, or calls the column so; columns go by
     position.
     """
-    found, last = list(steps), steps[-1]
-    ends = [len(found) - 1]
+    changed, last = list(steps), steps[-1]
+    ends = [len(changed) - 1]
     if isinstance(last, UnionStep):
-        ends = [maker(steps, ends[0], each) for each in last.inputs]
-    first, place = found[ends[0]], None
-    for at in ends:
-        step = found[at]
+        ends = [maker(steps, ends[0], input_name) for input_name in last.inputs]
+    first, place = changed[ends[0]], None
+    for number in ends:
+        step = changed[number]
         if not isinstance(step, ProjectStep) or "*" in step.projections:
             continue
         if step is first:
-            names = [name_of(each) for each in step.projections]
+            names = [name_of(projection) for projection in step.projections]
             place = names.index(time) if time in names else None
         if place is None:
             break
-        text, before = step.projections[place], made_by(steps, at, step.input)
-        is_join = any(isinstance(each, JoinStep) for each in before)
+        text, before = step.projections[place], made_by(steps, number, step.input)
+        is_join = any(isinstance(step, JoinStep) for step in before)
         if is_join or (isinstance(last, UnionStep) and text != identifier(name_of(text))):
-            found[at] = replace(step, time=name_of(text))
-    return tuple(found)
+            changed[number] = replace(step, time=name_of(text))
+    return tuple(changed)

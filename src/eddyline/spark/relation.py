@@ -171,13 +171,13 @@ class Relation:
         function, and once more for each job over it: it cannot see which of them are used.
         """
         columns = self.df.columns
-        found = [
-            columns_of_stream(each, columns, routes=routes, route_by=route_by) for each in queries
+        needed = [
+            columns_of_stream(steps, columns, routes=routes, route_by=route_by) for steps in queries
         ]
-        if not self.df.isStreaming or None in found:
+        if not self.df.isStreaming or None in needed:
             return self
-        read = {self.time, *(name for names in found for name in names or ())}
-        kept = [F.col(quoted(each)) for each in columns if each in read]
+        read = {self.time, *(name for names in needed for name in names or ())}
+        kept = [F.col(quoted(name)) for name in columns if name in read]
         return replace(self, df=self.df.select(*kept)) if 0 < len(kept) < len(columns) else self
 
 
@@ -188,8 +188,8 @@ def check_time(what: str, columns: Iterable[str], time: str | None, lateness: st
         QueryError: there is no such column.
         OptionError: there is a lateness without a time.
     """
-    if time is not None and time not in (known := list(columns)):
-        msg = f"{what}: {unknown('time column', time, known)}"
+    if time is not None and time not in (names := list(columns)):
+        msg = f"{what}: {unknown('time column', time, names)}"
         raise QueryError(msg, time=time)
     if lateness is not None and time is None:
         msg = f"{what} has a lateness but no time column; add time='…'"
@@ -232,8 +232,8 @@ def check_key(what: str, columns: Iterable[str], key: str | None, *, is_made: bo
     """
     if key is None:
         return
-    if checked_text(f"key of {what}", key) not in (known := list(columns)):
-        msg = f"{what}: {unknown('key column', key, known)}"
+    if checked_text(f"key of {what}", key) not in (names := list(columns)):
+        msg = f"{what}: {unknown('key column', key, names)}"
         raise QueryError(msg, key=key)
     if is_made:
         msg = (
@@ -279,21 +279,21 @@ def _watermarked(df: DataFrame, time: str, lateness: str) -> DataFrame:
     """
     if "`" not in time:
         return df.withWatermark(quoted(time), lateness)
-    columns = {each: f"c{number}" for number, each in enumerate(df.columns)}
+    columns = {name: f"c{number}" for number, name in enumerate(df.columns)}
     watermarked = df.toDF(*columns.values()).withWatermark(columns[time], lateness)
     return watermarked.toDF(*columns)
 
 
-def checked_frame(what: str, given: Any) -> DataFrame:
+def checked_frame(what: str, value: Any) -> DataFrame:
     """Return a value that is a DataFrame, of a batch or streaming.
 
     Raises:
         QueryError: it is something else.
     """
-    if not hasattr(given, "isStreaming"):
-        msg = f"{what} must be a DataFrame, got {given!r:.60}"
-        raise QueryError(msg, got=type(given).__name__)
-    frame: DataFrame = given
+    if not hasattr(value, "isStreaming"):
+        msg = f"{what} must be a DataFrame, got {value!r:.60}"
+        raise QueryError(msg, got=type(value).__name__)
+    frame: DataFrame = value
     return frame
 
 
@@ -338,14 +338,14 @@ def lateness_rule(
     Raises:
         OptionError: a lateness is no interval, or the share of one that is learned is none.
     """
-    own = streams or {name: name for name in relations}
-    given = {name: lateness_of(each, own[name]) for name, each in relations.items()}
+    names = streams or {name: name for name in relations}
+    allowed = {name: lateness_of(relation, names[name]) for name, relation in relations.items()}
     shares = {
-        name: _share(each.lateness, f"stream {own[name]!r}")
-        for name, each in relations.items()
-        if each.lateness is not None and _is_learned(each.lateness)
+        name: _share(relation.lateness, f"stream {names[name]!r}")
+        for name, relation in relations.items()
+        if relation.lateness is not None and _is_learned(relation.lateness)
     }
-    return LatenessRule(given, shares)
+    return LatenessRule(allowed, shares)
 
 
 def _is_learned(text: str) -> bool:
@@ -353,9 +353,9 @@ def _is_learned(text: str) -> bool:
 
 
 def _share(text: str, what: str) -> float:
-    found = _LEARNED.fullmatch(text)
-    share = HELD if found is None or found[1] is None else round(float(found[1]) / 100, 12)
-    if found is None or not 0 < share < 1:
+    match = _LEARNED.fullmatch(text)
+    share = HELD if match is None or match[1] is None else round(float(match[1]) / 100, 12)
+    if match is None or not 0 < share < 1:
         msg = (
             f"a lateness of {what} that is learned is 'learned', which holds {HELD:.2%} of the "
             f"rows, or 'learned 99.9 %' with a share between 0 % and 100 %, got {text!r}"

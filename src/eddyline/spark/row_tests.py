@@ -34,9 +34,9 @@ def row_test(rows: DataFrame, predicates: Sequence[Predicate]) -> RowTest | None
     """
     if not predicates:
         return None
-    for each in predicates:
-        if not isinstance(each, SqlPredicate):
-            raise Refused(f"{each.name} is evaluated in Python")
+    for predicate in predicates:
+        if not isinstance(predicate, SqlPredicate):
+            raise Refused(f"{predicate.name} is evaluated in Python")
     rule = PredicateRule("where", tuple(predicates), noun="query")
     try:
         bound = RuleBinder().bind(rows, [rule], skips=False)
@@ -54,6 +54,6 @@ def row_test(rows: DataFrame, predicates: Sequence[Predicate]) -> RowTest | None
 
 def check_settings(conditions: Iterable[RowTest | None], spark: SparkSession) -> None:
     """Raise Refused if a condition means something else by the settings of a session."""
-    known = {each.settings for each in conditions if each is not None}
-    if known and known != {tuple(session_settings(spark))}:
+    settings = {condition.settings for condition in conditions if condition is not None}
+    if settings and settings != {tuple(session_settings(spark))}:
         raise Refused("settings that conditions depend on have changed since the query was made")

@@ -94,8 +94,8 @@ def run_script(
     with deferring_interrupts() as check:
         for query, options in _made(engine, script, file, load_rules, adaptive=adaptive):
             arguments = {"sink": "console", "trigger": trigger, **start_arguments(options)}
-            known = {each.name for each in fields(Start)} & arguments.keys()
-            every = {name: arguments.pop(name) for name in known}
+            names = {field.name for field in fields(Start)} & arguments.keys()
+            every = {name: arguments.pop(name) for name in names}
             starts.append(Start(query, changed=wanted, others=arguments, **every))
             check()
         runs = start_together(starts, engine.groups, checkpoint=checkpoint, shared=shared)
@@ -149,10 +149,10 @@ def _made(
             query = _query(engine, renamed, file, adaptive=adaptive)
             time, lateness = result.options.get("time"), result.options.get("lateness")
             engine.stream(result.name, query, time=time, lateness=lateness)
-    for each in script.queries:
-        if not _is_broken(each.name, each.text, script, problems):
-            with collected(problems, each.name):
-                yield _query(engine, each, file, adaptive=adaptive), each.options
+    for select in script.queries:
+        if not _is_broken(select.name, select.text, script, problems):
+            with collected(problems, select.name):
+                yield _query(engine, select, file, adaptive=adaptive), select.options
     for rules in script.rules:
         if not _is_broken(rules.name, rules.stream, script, problems):
             with collected(problems, rules.name):
@@ -161,7 +161,7 @@ def _made(
 
 def _is_broken(name: str, text: str, script: Script, problems: list[EddylineError] | None) -> bool:
     """Return whether an object has a problem, or its text names an input that has one."""
-    names = {each.lower() for each in broken(problems)}
+    names = {broken_name.lower() for broken_name in broken(problems)}
     inputs = names - {query.name.lower() for query in script.queries}
     inputs -= {rules.name.lower() for rules in script.rules}
     return name.lower() in names or not inputs.isdisjoint(re.findall(r"\w+", text.lower()))
@@ -186,7 +186,7 @@ def _rules(
     adaptive: bool,
 ) -> Query:
     """Return the query of a set of rules; its errors also say where in the file it stands."""
-    own = {each.name: each for each in written.own}
+    own_rules = {rule.name: rule for rule in written.own}
     made_with: dict[str, Any] = {
         "name": written.name,
         "functions": engine.functions,
@@ -200,8 +200,8 @@ def _rules(
             raise NotSupportedError(msg)
         else:
             rules = load(Path(written.path), **made_with)
-        rules.add({name: each.rule for name, each in own.items()})
-        made = engine.rules(
+        rules.add({name: rule.rule for name, rule in own_rules.items()})
+        query = engine.rules(
             written.name,
             rules,
             stream=written.stream,
@@ -210,14 +210,14 @@ def _rules(
             as_struct=written.as_struct,
         )
         for why in rules.skipped:  # of files some may be, but not what stands here
-            if why.name in own:
+            if why.name in own_rules:
                 raise QueryError(why.reason, name=why.name)
     except QueryError as error:
-        if (name := error.facts.get("rule", error.facts.get("name"))) in own:
-            raise in_file(error, own[name], file) from error
+        if (name := error.facts.get("rule", error.facts.get("name"))) in own_rules:
+            raise in_file(error, own_rules[name], file) from error
         msg = f"{file}, rules {written.name!r}: {error.message}"
         raise type(error)(msg, **error.facts) from error
-    return made
+    return query
 
 
 def _define(
@@ -227,26 +227,28 @@ def _define(
     without = broken(problems)
     parts: Sequence[CreateStream | CreateTable | CreateFunction | CreateAggregate]
     parts = (*script.streams, *script.tables, *script.functions, *script.aggregates)
-    for made in parts:
-        if made.name not in without:
-            with collected(problems, made.name):
-                _add(engine, made)
+    for created in parts:
+        if created.name not in without:
+            with collected(problems, created.name):
+                _add(engine, created)
     _send_by_value(folder)
 
 
 def _add(
-    engine: Engine, made: CreateStream | CreateTable | CreateFunction | CreateAggregate
+    engine: Engine, created: CreateStream | CreateTable | CreateFunction | CreateAggregate
 ) -> None:
-    name = made.name
-    if isinstance(made, CreateStream):
-        given: dict[str, Any] = {option: made.options.get(option) for option in OF_STREAMS}
-        engine.stream(name, _read(engine.spark, "stream", made), **given)
-    elif isinstance(made, CreateTable):
-        engine.table(name, _read(engine.spark, "table", made), refresh=made.options.get(REFRESH))
-    elif isinstance(made, CreateAggregate):
-        engine.aggregate(name, imported(name, made.target))
+    name = created.name
+    if isinstance(created, CreateStream):
+        arguments: dict[str, Any] = {option: created.options.get(option) for option in OF_STREAMS}
+        engine.stream(name, _read(engine.spark, "stream", created), **arguments)
+    elif isinstance(created, CreateTable):
+        engine.table(
+            name, _read(engine.spark, "table", created), refresh=created.options.get(REFRESH)
+        )
+    elif isinstance(created, CreateAggregate):
+        engine.aggregate(name, imported(name, created.target))
     else:
-        engine.function(name, imported(name, made.target))
+        engine.function(name, imported(name, created.target))
 
 
 def _send_by_value(folder: Path) -> None:
@@ -260,9 +262,11 @@ def _send_by_value(folder: Path) -> None:
 
 
 @unlogged()
-def _read(spark: SparkSession, what: str, made: CreateStream | CreateTable) -> DataFrame | Source:
+def _read(
+    spark: SparkSession, what: str, created: CreateStream | CreateTable
+) -> DataFrame | Source:
     """Return the source or the DataFrame of a stream or a table that a script describes."""
-    is_stream, options = isinstance(made, CreateStream), dict(made.options)
+    is_stream, options = isinstance(created, CreateStream), dict(created.options)
     for name in OF_STREAMS if is_stream else (REFRESH,):
         options.pop(name, None)
     kind = options.pop("format")
@@ -276,8 +280,8 @@ def _read(spark: SparkSession, what: str, made: CreateStream | CreateTable) -> D
             reader = reader.schema(schema)
         elif is_stream and kind in FILE_FORMATS and path is not None:
             reader = reader.schema(spark.read.format(kind).options(**options).load(path).schema)
-        found: DataFrame = reader.load(path)
-        return found
+        df: DataFrame = reader.load(path)
+        return df
     except (PySparkException, Py4JJavaError) as error:
-        msg = f"{what} {made.name!r}: cannot read {kind} from {path}: {reason_of(error)}"
-        raise SourceError(msg, **{what: made.name}) from error
+        msg = f"{what} {created.name!r}: cannot read {kind} from {path}: {reason_of(error)}"
+        raise SourceError(msg, **{what: created.name}) from error

@@ -70,14 +70,14 @@ def checked_script(file: Path, problems: list[EddylineError] | None = None) -> S
         msg = f"{file} has no query; add: CREATE QUERY name AS SELECT … FROM stream WHERE …"
         raise QueryError(msg, path=str(file))
     # A statement that cannot be read still takes its name.
-    known = [*(each.name for each in (*script.streams, *script.tables)), *broken(problems)]
+    names = [*(created.name for created in (*script.streams, *script.tables)), *broken(problems)]
     selects: list[CreateQuery | CreateResult] = [
-        *(replace(each, name=f"stream {each.name}") for each in script.results),
+        *(replace(result, name=f"stream {result.name}") for result in script.results),
         *script.queries,
     ]
     for selected in selects:
         with collected(problems, selected.name.removeprefix("stream ")):
-            _check_select(selected, [*known, *(each.name for each in script.results)], file)
+            _check_select(selected, [*names, *(result.name for result in script.results)], file)
     reads: list[CreateStream | CreateTable] = [*script.streams, *script.tables]
     for read in reads:
         for check in (_check_path, _check_options):
@@ -99,7 +99,7 @@ def checked_script(file: Path, problems: list[EddylineError] | None = None) -> S
 
 def broken(problems: Iterable[EddylineError] | None) -> set[str]:
     """Return the names of the objects that have a problem."""
-    return {each.facts["created"] for each in problems or ()}
+    return {problem.facts["created"] for problem in problems or ()}
 
 
 def _imported(script: Script, folder: str, problems: list[EddylineError] | None) -> dict[str, Any]:
@@ -116,13 +116,13 @@ def _imported(script: Script, folder: str, problems: list[EddylineError] | None)
     return functions
 
 
-def _check_select(selected: CreateQuery | CreateResult, known: Iterable[str], file: Path) -> None:
-    names = {each.lower(): each for each in known}
+def _check_select(selected: CreateQuery | CreateResult, inputs: Iterable[str], file: Path) -> None:
+    names = {name.lower(): name for name in inputs}
     try:
         statements = Statement.read_all(selected.text)
         every = [*statements, *itertools.chain.from_iterable(statements[0].unused)]
-        selects = [own for each in every for own in each.selects]
-        for statement, table in ((each, table) for each in selects for table in each.tables):
+        selects = [select for statement in every for select in statement.selects]
+        for statement, table in ((select, table) for select in selects for table in select.tables):
             if table.name.lower() not in (*names, NAME):
                 msg = unknown("stream", table.name, list(names.values()))
                 refuse(msg, selected.text, offset_of(table.this), stream=table.name)
@@ -137,7 +137,10 @@ def _check_rules(
     if rules.path is not None and not Path(rules.path).exists():
         msg = f"{file}, rules {rules.name!r}: cannot read rules from {rules.path!r}: not there"
         raise SourceError(msg, path=rules.path)
-    streams = [*(each.name for each in script.streams), *(each.name for each in script.results)]
+    streams = [
+        *(stream.name for stream in script.streams),
+        *(result.name for result in script.results),
+    ]
     if rules.stream.lower() not in map(str.lower, [*streams, *ignored]):
         refuse(unknown("stream", rules.stream, streams), text, rules.start, stream=rules.stream)
     _check_start(f"rules {rules.name!r}", rules.options, file)
@@ -178,18 +181,20 @@ def _check_rule(rule: CreateRule, functions: Mapping[str, Any], file: Path) -> N
 
 
 def in_file(
-    error: QueryError, made: CreateQuery | CreateResult | CreateRule, file: Path
+    error: QueryError, created: CreateQuery | CreateResult | CreateRule, file: Path
 ) -> QueryError:
     """Return an error of a query or rule of a script that also says where in the file it stands."""
-    what = f"query {made.name!r}, SELECT"
-    if isinstance(made, CreateRule):
-        what = f"rule {made.name!r} of {made.rules!r}, condition"
-    return type(error)(f"{file}, {what} from line {made.line} on: {error.message}", **error.facts)
+    what = f"query {created.name!r}, SELECT"
+    if isinstance(created, CreateRule):
+        what = f"rule {created.name!r} of {created.rules!r}, condition"
+    return type(error)(
+        f"{file}, {what} from line {created.line} on: {error.message}", **error.facts
+    )
 
 
 def _check_path(read: CreateStream | CreateTable) -> None:
     path = read.options.get("path")
-    is_local = path is not None and not any(each in path for each in (":", "*", "?", "[", "{"))
+    is_local = path is not None and not any(char in path for char in (":", "*", "?", "[", "{"))
     if read.options["format"] in FILE_FORMATS and is_local and not Path(str(path)).exists():
         msg = f"{read.name!r} reads from {path!r}, and there is no such file or folder"
         raise SourceError(msg, name=read.name, path=path)
@@ -215,11 +220,11 @@ _OPTIONS = [*_OF_FILES.split(), *_OF_TEXTS.split()]
 
 def _check_options(read: CreateStream | CreateTable) -> None:
     """Refuse misspelt options of Spark, because Spark ignores unknown options."""
-    known = {each.lower() for each in _OPTIONS}
+    options = {option.lower() for option in _OPTIONS}
     for option in read.options if read.options["format"] in FILE_FORMATS else ():
-        if option.lower() in known or option in _OF_SCRIPTS:
+        if option.lower() in options or option in _OF_SCRIPTS:
             continue
-        if meant := hint(option, [(each, each) for each in (*_OPTIONS, *_OF_SCRIPTS)]):
+        if meant := hint(option, [(name, name) for name in (*_OPTIONS, *_OF_SCRIPTS)]):
             msg = f"{read.name!r}: Spark knows no option {option!r} of files{meant}"
             raise OptionError(msg, option=option)
 

@@ -109,14 +109,14 @@ def session(
                 SparkContext.getOrCreate(SparkConf().setAll([*all_settings.items()]))
         # The context sets a handler of its own, which calls Spark in the middle of another call.
         with noting_interrupts() as is_interrupted_later:
-            made = builder.getOrCreate()
+            spark = builder.getOrCreate()
             if is_first and is_local and not _is_remote(settings):
-                local_files.install(made)
+                local_files.install(spark)
     if is_interrupted() or is_interrupted_later():
         if is_new:
-            made.stop()
+            spark.stop()
         raise KeyboardInterrupt
-    return made
+    return spark
 
 
 def _is_found_by(workers: str) -> bool:
@@ -132,10 +132,10 @@ def _is_found_by(workers: str) -> bool:
         return False
     asked = "import importlib.util as u; print(u.find_spec('eddyline').origin)"
     try:
-        found = subprocess.run([workers, "-c", asked], capture_output=True, text=True, check=False)
+        run = subprocess.run([workers, "-c", asked], capture_output=True, text=True, check=False)
     except OSError:  # no such interpreter, which Spark will say
         return False
-    return Path(found.stdout.strip()) == Path(__file__).parents[1] / "__init__.py"
+    return Path(run.stdout.strip()) == Path(__file__).parents[1] / "__init__.py"
 
 
 def _is_remote(settings: Mapping[str, str]) -> bool:

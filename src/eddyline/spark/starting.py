@@ -60,18 +60,18 @@ def trigger_text(trigger: str | None, others: Others) -> str | None:
     Raises:
         OptionError: more than one was given.
     """
-    given: dict[str, Any] = {
+    triggers: dict[str, Any] = {
         name: value
         for name, value in others.items()
         if name in SparkTrigger.__annotations__ and value not in (None, False)
     }
-    if len(given) + (trigger is not None) > 1:
-        both = ", ".join([*(["trigger"] if trigger is not None else []), *given])
+    if len(triggers) + (trigger is not None) > 1:
+        both = ", ".join([*(["trigger"] if trigger is not None else []), *triggers])
         msg = f"give one trigger, got {both}"
         raise OptionError(msg, got=both)
-    if "processingTime" in given:
-        return checked_text("processingTime", given["processingTime"])
-    return "available_now" if given else trigger
+    if "processingTime" in triggers:
+        return checked_text("processingTime", triggers["processingTime"])
+    return "available_now" if triggers else trigger
 
 
 def _unknown(name: str, of_sink: Iterable[str]) -> str:
@@ -151,7 +151,7 @@ def check_sink(sink: Any, arguments: Mapping[str, Any]) -> None:
         raise OptionError(msg + ", ".join(takers[name]), **{name: value})
     for name in needed:
         if name not in values:
-            example = ", ".join(f"{each}={_EXAMPLES[each]}" for each in needed)
+            example = ", ".join(f"{argument}={_EXAMPLES[argument]}" for argument in needed)
             article = "" if name.endswith("s") else "a "
             msg = f"sink {shown} needs {article}{name}: start({shown}, {example})"
             raise OptionError(msg, sink=sink)

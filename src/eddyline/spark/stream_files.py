@@ -83,7 +83,7 @@ class BatchFiles:
     def n_rows(self) -> int | None:
         """The rows of the batch; None if they cannot be told."""
         try:
-            return sum(each.n_rows for each in self.streams)
+            return sum(stream.n_rows for stream in self.streams)
         except _UNREADABLE:
             return None  # Spark will say what is wrong with a file, if it comes to that
 
@@ -118,7 +118,7 @@ class FileStream:
         """Where the driver puts rows that it reads itself."""
 
     @classmethod
-    def of(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
+    def from_stream(cls, stream: DataFrame, checkpoint: Path) -> Self | None:
         """Return a streaming DataFrame as such a stream; None if it is another one.
 
         Args:
@@ -127,7 +127,7 @@ class FileStream:
         """
         with suppress(Exception):  # what is asked of Spark here may be otherwise in another one
             conf = stream.sparkSession.conf
-            is_off = all(conf.get(each, "false") == "false" for each in MUST_BE_OFF)
+            is_off = all(conf.get(setting, "false") == "false" for setting in MUST_BE_OFF)
             leaves = _leaves(stream) if is_off else None
             if leaves:
                 numbers = _numbered(leaves)
@@ -301,13 +301,13 @@ NO_OFFSET = "-"
 def _numbered(relations: Sequence[Any]) -> tuple[int, ...]:
     """Return the number of the source of each stream, as Spark gives them: equal ones share one."""
     distinct: list[Any] = []
-    found = []
-    for each in relations:
-        same = (at for at, other in enumerate(distinct) if each.equals(other))
-        found.append(next(same, len(distinct)))
-        if found[-1] == len(distinct):
-            distinct.append(each)
-    return tuple(found)
+    numbers = []
+    for relation in relations:
+        same = (number for number, other in enumerate(distinct) if relation.equals(other))
+        numbers.append(next(same, len(distinct)))
+        if numbers[-1] == len(distinct):
+            distinct.append(relation)
+    return tuple(numbers)
 
 
 class _Offset(msgspec.Struct):
@@ -340,14 +340,14 @@ def _paths(log: Path, step: int, most: int) -> list[str]:
     entries = _entries(log, step)
     if len(entries) > most:
         raise _Unknown("a batch has many files")
-    paths = [path_of(each.path) for each in entries]
+    paths = [path_of(entry.path) for entry in entries]
     if None in paths:
         raise _Unknown("files are not on this machine")
-    found = [path for path in paths if path is not None]
+    files = [path for path in paths if path is not None]
     # Spark takes the names of the files of a batch for patterns, which other files may match.
-    if any(char in path for path in found for char in "*?[]{}\\"):
+    if any(char in path for path in files for char in "*?[]{}\\"):
         raise _Unknown("a name has characters of patterns")
-    return found
+    return files
 
 
 def _entries(log: Path, step: int) -> list[_Entry]:
@@ -369,11 +369,11 @@ def _entries(log: Path, step: int) -> list[_Entry]:
     if not is_cut and first.decode() != _VERSION:
         raise _Unknown("Spark writes its log in another way")
     entries = [*map(_ENTRIES.decode, lines)]
-    found = [each for each in entries if each.batchId == step]
-    is_all = len(found) < len(entries) if is_cut else is_compacted or len(found) == len(entries)
-    if not found or not is_all:
+    of_step = [entry for entry in entries if entry.batchId == step]
+    is_all = len(of_step) < len(entries) if is_cut else is_compacted or len(of_step) == len(entries)
+    if not of_step or not is_all:
         raise _Unknown("the log does not have all files of the step")
-    return found
+    return of_step
 
 
 def rejecting_streams(stream: DataFrame) -> list[str]:
@@ -396,13 +396,17 @@ def file_column(df: DataFrame, name: str) -> str | None:
 
 def stream_options(stream: DataFrame) -> set[str]:
     """Return the names of the options of all streams that a DataFrame reads, in small letters."""
-    return {name for each in _readers(stream) for name in option_names(each.options())}
+    return {name for reader in _readers(stream) for name in option_names(reader.options())}
 
 
 def paths_of(stream: DataFrame) -> list[str]:
     """Return the paths of all streams of files that a DataFrame reads, as they were given."""
-    options = [each.options() for each in _readers(stream)]
-    return [str(each.apply("path")) for each in options if each.contains("path")]
+    options = [reader.options() for reader in _readers(stream)]
+    return [
+        str(reader_options.apply("path"))
+        for reader_options in options
+        if reader_options.contains("path")
+    ]
 
 
 def _readers(stream: DataFrame) -> Iterator[Any]:
@@ -423,29 +427,29 @@ def nodes_of(stream: DataFrame, kind: str) -> Iterator[Any]:
 
 def option_names(options: Any) -> set[str]:
     """Return the names of the options of a reader, in small letters."""
-    return {str(each).lower() for each in each_of(options.keys().toSeq())}
+    return {str(key).lower() for key in each_of(options.keys().toSeq())}
 
 
 def _column_of(df: DataFrame, name: str) -> str | None:
     """Return the column of the only stream that a column is, unchanged."""
     node: Any = df._jdf.queryExecution().analyzed()
-    wanted = [at for at, each in columns_of(node) if each == name]
+    wanted = [number for number, column in columns_of(node) if column == name]
     if len(wanted) != 1:
         return None
-    at = wanted[0]
+    number = wanted[0]
     while node.children().size():
         if node.nodeName() == "Project":
-            at = renamed_by(node).get(at, at)
+            number = renamed_by(node).get(number, number)
         node = node.children().apply(0)
-    return dict(columns_of(node)).get(at)
+    return dict(columns_of(node)).get(number)
 
 
 def renamed_by(project: Any) -> dict[int, int]:
     """Return what columns of a projection are renamed from, by their numbers."""
     return {
-        each.exprId().id(): each.child().exprId().id()
-        for each in each_of(project.projectList())
-        if kind_of(each) == "Alias" and kind_of(each.child()) == "AttributeReference"
+        column.exprId().id(): column.child().exprId().id()
+        for column in each_of(project.projectList())
+        if kind_of(column) == "Alias" and kind_of(column.child()) == "AttributeReference"
     }
 
 
@@ -457,7 +461,7 @@ def _leaves(stream: DataFrame) -> list[Any] | None:
     plan: Any = getattr(stream, "_jdf", None)  # Spark Connect has none
     if plan is None or not stream.isStreaming:
         return None
-    found: list[Any] = []
+    leaves: list[Any] = []
     todo = [plan.queryExecution().analyzed()]
     while todo:
         node = todo.pop()
@@ -465,10 +469,10 @@ def _leaves(stream: DataFrame) -> list[Any] | None:
         if name in _KEEP_ROWS:
             todo.extend(reversed([*each_of(node.children())]))
         elif _is_plain_parquet(node) or has_plain_files(node):
-            found.append(node)
+            leaves.append(node)
         else:
             return None
-    return found
+    return leaves
 
 
 OWN = "StreamingRelationV2"
@@ -507,8 +511,8 @@ def kind_of(node: Any) -> str:
 
 def each_of(seq: Any) -> Iterator[Any]:
     """Yield the members of a sequence of Scala's."""
-    for at in range(seq.size()):
-        yield seq.apply(at)
+    for index in range(seq.size()):
+        yield seq.apply(index)
 
 
 _ATTRIBUTE = re.compile(r"(.*)#(\d+)L?(-T\d+ms)?", re.DOTALL)
@@ -521,10 +525,10 @@ def columns_of(node: Any) -> list[tuple[int, str]]:
     All are asked for at once: each question to the JVM takes some 0.2 ms.
     """
     texts = str(node.output().mkString("\0")).split("\0")
-    found = [_ATTRIBUTE.fullmatch(each) for each in texts]
-    if all(found):
-        return [(int(each[2]), each[1]) for each in found if each]
-    return [(each.exprId().id(), str(each.name())) for each in each_of(node.output())]
+    matches = [_ATTRIBUTE.fullmatch(text) for text in texts]
+    if all(matches):
+        return [(int(match[2]), match[1]) for match in matches if match]
+    return [(column.exprId().id(), str(column.name())) for column in each_of(node.output())]
 
 
 MOST_LISTED = 20_000
@@ -560,14 +564,14 @@ def backlog_of(
         return Backlog(why="no batch has ended yet")
     sources = list(map(_decoded, progress["sources"]))
     counted = n_rows if len(sources) == 1 else None
-    found = []
+    backlogs = []
     for number, source in enumerate(sources):
         if str(source["description"]).startswith(_FILES):
             log = checkpoint / "sources" / str(number)
-            found.append(_of_files(source, stream, log, counted))
+            backlogs.append(_of_files(source, stream, log, counted))
         else:
-            found.append(of_offsets(source, counts_rows=_counts_rows(stream)))
-    return whole(found)
+            backlogs.append(of_offsets(source, counts_rows=_counts_rows(stream)))
+    return whole(backlogs)
 
 
 def _counts_rows(stream: DataFrame) -> bool:
@@ -578,13 +582,13 @@ def _counts_rows(stream: DataFrame) -> bool:
 
 def _decoded(source: Mapping[str, Any]) -> dict[str, Any]:
     """Return what Spark tells of a source, with offsets as values: PySpark hands out texts."""
-    found = {**source}
+    decoded = {**source}
     for name in ("endOffset", "latestOffset"):
         if isinstance(text := source.get(name), str):
             with suppress(msgspec.DecodeError):  # such as None
                 text = msgspec.json.decode(text)
-            found[name] = None if text == "None" else text
-    return found
+            decoded[name] = None if text == "None" else text
+    return decoded
 
 
 def of_offsets(source: Mapping[str, Any], *, counts_rows: bool = False) -> Backlog:
@@ -611,9 +615,9 @@ def of_offsets(source: Mapping[str, Any], *, counts_rows: bool = False) -> Backl
         with suppress(AttributeError, TypeError):
             return Backlog(
                 sum(
-                    max(0, at - end.get(topic, {}).get(partition, 0))
+                    max(0, offset - end.get(topic, {}).get(partition, 0))
                     for topic, partitions in latest.items()
-                    for partition, at in partitions.items()
+                    for partition, offset in partitions.items()
                 )
             )
     return Backlog(why="its source does not tell how many rows lie between two offsets")
@@ -649,23 +653,23 @@ def _folder(description: str) -> str:
 
 def _processed(log: Path, last: int) -> set[str]:
     """Return the files of batches that have ended, up to an entry of Spark's list."""
-    found = set()
+    files = set()
     for part in _parts(log):
         for line in part.read_bytes().splitlines()[1:]:  # the first has the version
             entry = _ENTRIES.decode(line)
             if entry.batchId <= last:
-                found.add(unquote(urlsplit(entry.path).path))
-    return found
+                files.add(unquote(urlsplit(entry.path).path))
+    return files
 
 
 def _parts(log: Path) -> list[Path]:
     """Return the files of Spark's list: the newest that has all before it, and those after it."""
-    names = [each for each in log.iterdir() if each.name.split(".")[0].isdigit()]
-    compact = {int(each.stem): each for each in names if each.suffix == ".compact"}
+    names = [file for file in log.iterdir() if file.name.split(".")[0].isdigit()]
+    compact = {int(file.stem): file for file in names if file.suffix == ".compact"}
     first = max(compact, default=-1)
-    parts = [each for each in names if each.name.isdigit() and int(each.name) > first]
+    parts = [file for file in names if file.name.isdigit() and int(file.name) > first]
     parts += [compact[first]] if compact else []
-    if sum(each.stat().st_size for each in parts) > MOST_LOG_BYTES:
+    if sum(part.stat().st_size for part in parts) > MOST_LOG_BYTES:
         raise _Unknown("too many files were read to look at all of them")
     return parts
 
@@ -682,30 +686,30 @@ class _Look:
 
 def _looked(folder: str, done: set[str]) -> _Look:
     """Count the files of a folder that wait, and those that were read."""
-    found, until = _Look(), time.monotonic() + MOST_S
+    look, until = _Look(), time.monotonic() + MOST_S
     for number, entry in enumerate(_files(folder)):
         if number >= MOST_LISTED or time.monotonic() > until:
             raise _Unknown("its folder has too many files to look at all of them")
         n_bytes = entry.stat().st_size
         if entry.path in done:
-            found.n_done += 1
-            found.done_bytes += n_bytes
+            look.n_done += 1
+            look.done_bytes += n_bytes
         else:
-            found.n_waiting += 1
-            found.waiting_bytes += n_bytes
-    return found
+            look.n_waiting += 1
+            look.waiting_bytes += n_bytes
+    return look
 
 
 def _files(folder: str) -> Iterator[os.DirEntry[str]]:
     """Yield the files below a folder that Spark reads: not those with the names of hidden ones."""
     with os.scandir(folder) as entries:
-        for each in entries:
-            if each.name.startswith((".", "_")) or each.name.endswith("._COPYING_"):
+        for entry in entries:
+            if entry.name.startswith((".", "_")) or entry.name.endswith("._COPYING_"):
                 continue
-            if each.is_dir():
-                yield from _files(each.path)
+            if entry.is_dir():
+                yield from _files(entry.path)
             else:
-                yield each
+                yield entry
 
 
 def _estimated(look: _Look, n_done: int, n_rows: int | None) -> Backlog:

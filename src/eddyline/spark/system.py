@@ -106,18 +106,18 @@ class _Place(msgspec.Struct):
     """By the id of Spark's query, which a run keeps over restarts."""
 
 
-def check_not_own(query: str, checkpoints: Sequence[Path], own: Path | None) -> None:
+def check_not_own(query: str, checkpoints: Sequence[Path], checkpoint: Path | None) -> None:
     """Refuse a query over its own checkpoint.
 
     Raises:
         QueryError: it would feed itself.
     """
-    if own is not None and own.resolve() in checkpoints:
+    if checkpoint is not None and checkpoint.resolve() in checkpoints:
         msg = (
-            f"query {query!r} reads the stream about the system of {own}, which is its own "
+            f"query {query!r} reads the stream about the system of {checkpoint}, which is its own "
             f"checkpoint: each of its batches would feed the next; give it another checkpoint"
         )
-        raise QueryError(msg, query=query, checkpoint=str(own))
+        raise QueryError(msg, query=query, checkpoint=str(checkpoint))
 
 
 def check_text(text: str, name: str) -> None:
@@ -126,8 +126,8 @@ def check_text(text: str, name: str) -> None:
     Raises:
         QueryError: it would feed itself.
     """
-    own = re.escape(name.replace("'", "''"))
-    if re.search(rf"\bquery\s*={{1,2}}\s*'{own}'", text, re.IGNORECASE):
+    pattern = re.escape(name.replace("'", "''"))
+    if re.search(rf"\bquery\s*={{1,2}}\s*'{pattern}'", text, re.IGNORECASE):
         msg = (
             f"query {name!r} asks {NAME} for its own rows and would feed itself; queries that read "
             f"{NAME} are left out of it: ask for another query, or look at its run (run.metrics(), "
@@ -199,10 +199,10 @@ def own_feed(
         checkpoint: of the query; None: the rows go with its run.
         name: of the stream in the query.
     """
-    own = Path(temporary_folder()) if checkpoint is None else checkpoint / OWN / NAME
-    folder = own / folder_name(name)
+    parent = Path(temporary_folder()) if checkpoint is None else checkpoint / OWN / NAME
+    folder = parent / folder_name(name)
     df = frame(spark, checkpoints, folder, cleanSource="delete")
-    return df, Feed(checkpoints, folder, own if checkpoint is None else None, is_read_once=True)
+    return df, Feed(checkpoints, folder, parent if checkpoint is None else None, is_read_once=True)
 
 
 class Feed:
@@ -284,7 +284,7 @@ class Feed:
         with self._lock:
             if self._watched is None or self._closed.is_set():
                 return
-            told = dict(self._place.told)
+            by_run = dict(self._place.told)
             rows: list[Row] = []
             heard: list[_Live | StoredWatch] = []
             for run in self._watched.runs():
@@ -292,35 +292,35 @@ class Feed:
                     continue  # it reads the stream
                 with contextlib.suppress(Exception):  # what one cannot tell hides no other
                     key = _key_of(run)
-                    known = msgspec.structs.replace(told.get(key, Told()))
-                    news = list(self._news(run, known))
-                    if not news and known.status != "running" and isinstance(run, _Live):
+                    state = msgspec.structs.replace(by_run.get(key, Told()))
+                    news = list(self._news(run, state))
+                    if not news and state.status != "running" and isinstance(run, _Live):
                         self._watched.end(run)  # type: ignore[union-attr]
-                    told[key] = known
+                    by_run[key] = state
                     rows += news
                     heard.append(run)
             if rows:
-                self._write(rows, _Place(self._place.number + 1, told))
+                self._write(rows, _Place(self._place.number + 1, by_run))
             self._heard.update(heard)
 
-    def _news(self, run: _Live | StoredWatch, told: Told) -> Iterator[Row]:
+    def _news(self, run: _Live | StoredWatch, state: Told) -> Iterator[Row]:
         """Yield what is new of a run, and note that it is told."""
         is_running = run.is_running()  # asked first: what ran until then is told
         status = "running" if is_running else "ended" if run.error() is None else "failed"
-        batches = self._batches(run, told.batch)
+        batches = self._batches(run, state.batch)
         entries = run.decisions()
         n_entries = n_taken(entries)
         for batch in batches:
             yield from rows_of(run.name, batch)
-        if n_entries > told.n_entries:
-            yield from entries_of(run.name, entries[told.n_entries - n_entries :])
-        told.batch = batches[-1].batch_id if batches else told.batch
-        told.n_entries = max(told.n_entries, n_entries)
-        if told.status != status:
-            told.status = status
-            yield from state_rows(run.name, told.batch, status, time.time())
+        if n_entries > state.n_entries:
+            yield from entries_of(run.name, entries[state.n_entries - n_entries :])
+        state.batch = batches[-1].batch_id if batches else state.batch
+        state.n_entries = max(state.n_entries, n_entries)
+        if state.status != status:
+            state.status = status
+            yield from state_rows(run.name, state.batch, status, time.time())
         if batches and isinstance(run, _Live):
-            yield from self._levels(run, told.batch)
+            yield from self._levels(run, state.batch)
 
     def _batches(self, run: _Live | StoredWatch, after: int) -> Sequence[BatchRecord]:
         """Return the batches after one; of a run that is new here also those of earlier starts."""
@@ -335,10 +335,10 @@ class Feed:
         if began < self._due.get(run, 0.0):
             return
         with contextlib.suppress(Exception):  # a session that was stopped answers nothing
-            at = round(1e6 * time.time())
+            now_us = round(1e6 * time.time())
             for metric in run.metrics():
                 if (name := _LEVELS.get(metric.kind)) is not None:
-                    yield Row(at, run.name, batch_id, RUN, RUN, name, metric.value)
+                    yield Row(now_us, run.name, batch_id, RUN, RUN, name, metric.value)
         ended = time.monotonic()
         self._due[run] = ended + (ended - began) / LEVELS_SHARE
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from eddyline.spark.operator import Batch, Clock, Site
     from eddyline.spark.relation import Relation
 
-PART, MICROS, KEPT = OWN = tuple(f"{PREFIX}_{each}" for each in ("part", "micros", "kept"))
+PART, MICROS, KEPT = OWN = tuple(f"{PREFIX}_{name}" for name in ("part", "micros", "kept"))
 """Temporary columns: which of the parts a row is of, its event time (µs), and whether its part
 keeps it: those that it drops tell the time all the same."""
 
@@ -49,15 +49,19 @@ class Part:
     def time(self) -> int | None:
         """The place of the event-time column among the output columns; None if it is none."""
         columns = self.relation.df.columns
-        found = columns.index(self.relation.time) if self.relation.time in columns else None
+        place = columns.index(self.relation.time) if self.relation.time in columns else None
         for step in self.steps:
             if isinstance(step, ProjectStep) and "*" not in step.projections:
                 kept = {self.relation.time, quoted(self.relation.time or "")}
                 if step.time is not None and self.relation.time is not None:
                     kept = {f"{identifier(self.relation.time)} AS {identifier(step.time)}"}
-                places = [at for at, each in enumerate(step.projections) if each in kept]
-                found = next(iter(places), None)
-        return found
+                places = [
+                    number
+                    for number, projection in enumerate(step.projections)
+                    if projection in kept
+                ]
+                place = next(iter(places), None)
+        return place
 
     def rows(self, number: int) -> DataFrame:
         """Return its rows with its number and their event times."""
@@ -66,7 +70,7 @@ class Part:
         df = df.withColumns({PART: F.lit(number), MICROS: micros, KEPT: F.lit(True)})
         for step in self.steps:
             if isinstance(step, FilterStep):
-                df = _marked(df, [each.text for each in step.predicates])
+                df = _marked(df, [predicate.text for predicate in step.predicates])
             else:
                 df = df.selectExpr(*step.projections, *OWN)
         return df
@@ -82,7 +86,7 @@ class _Union(Operator):
 
     def __init__(self, site: Site) -> None:
         self.query = site.query
-        self.left: Mapping[str, Any] = site.options
+        self.other_options: Mapping[str, Any] = site.options
         self.times: ResultTimes | None = None
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
@@ -100,26 +104,26 @@ class UnionOperator(_Union):
 
     def __init__(self, parts: Sequence[Part], site: Site) -> None:
         super().__init__(site)
-        frames = [each.rows(number) for number, each in enumerate(parts)]
-        names = [each.stream for each in parts]
+        frames = [part.rows(number) for number, part in enumerate(parts)]
+        names = [part.stream for part in parts]
         self.source = _united(dict(enumerate(frames)), names, site.query, OWN)
-        first = [each for each in frames[0].columns if each not in OWN]
-        places = {each.time for each in parts}
+        first = [part for part in frames[0].columns if part not in OWN]
+        places = {part.time for part in parts}
         place = places.pop() if len(places) == 1 else None
         self.time = None if place is None else first[place]
         self._clock: StreamClock | None = None
         if self.time is not None:
             check_one_type(
-                site.query, ((each.stream, each.relation.df, each.relation.time) for each in parts)
+                site.query, ((part.stream, part.relation.df, part.relation.time) for part in parts)
             )
-            names = [f"{each.stream} ({number})" for number, each in enumerate(parts, 1)]
-            own = lateness_rule(
-                {name: each.relation for name, each in zip(names, parts, strict=True)},
-                {name: each.stream for name, each in zip(names, parts, strict=True)},
+            names = [f"{part.stream} ({number})" for number, part in enumerate(parts, 1)]
+            lateness = lateness_rule(
+                {name: part.relation for name, part in zip(names, parts, strict=True)},
+                {name: part.stream for name, part in zip(names, parts, strict=True)},
             )
-            without = {each.stream: None for each in parts if each.relation.lateness is None}
+            without = {part.stream: None for part in parts if part.relation.lateness is None}
             self._clock = StreamClock(
-                own,
+                lateness,
                 self.source,
                 F.col(MICROS),
                 F.col(PART),
@@ -130,15 +134,15 @@ class UnionOperator(_Union):
         self.clock = self._clock
 
     @classmethod
-    def of(cls, step: UnionStep, site: Site) -> _Union:
+    def from_step(cls, step: UnionStep, site: Site) -> _Union:
         """Return the operator of a step.
 
         Raises:
             QueryError: parts that do not fit each other.
         """
-        makers = [made_by(site.before, len(site.before), each) for each in step.inputs]
-        parts = [part_of(each, site) for each in makers]
-        plain = [each for each in parts if each is not None]
+        makers = [made_by(site.before, len(site.before), input_name) for input_name in step.inputs]
+        parts = [part_of(maker, site) for maker in makers]
+        plain = [part for part in parts if part is not None]
         return cls(plain, site) if len(plain) == len(parts) else MadeUnion(step, makers, site)
 
     @property
@@ -168,59 +172,63 @@ class MadeUnion(_Union):
         super().__init__(site)
         assert site.lay_out is not None
         named = zip(step.inputs, makers, strict=True)
-        laid = {name: site.lay_out(own, name) for name, own in named}
-        self.trunk = Trunk([each.source for each in laid.values()])
+        laid = {name: site.lay_out(maker, name) for name, maker in named}
+        self.trunk = Trunk([laid_out.source for laid_out in laid.values()])
         self.source = self.trunk.source
         self.parts = [
-            MadePart(self.trunk, number, name, each)
-            for number, (name, each) in enumerate(laid.items())
+            MadePart(self.trunk, number, name, laid_out)
+            for number, (name, laid_out) in enumerate(laid.items())
         ]
-        self._shape = self._all({each.number: each.of.shape for each in self.parts})
-        clocks = [each.clock for each in laid.values() if each.clock is not None]
+        self._shape = self._all({part.number: part.laid_out.shape for part in self.parts})
+        clocks = [laid_out.clock for laid_out in laid.values() if laid_out.clock is not None]
         places = {
-            None if each.time is None else each.shape.columns.index(each.time)
-            for each in laid.values()
+            None if laid_out.time is None else laid_out.shape.columns.index(laid_out.time)
+            for laid_out in laid.values()
         }
         place = places.pop() if len(places) == 1 else None
         # Ends of windows and instants of rows are no one event time.
-        is_timed = place is not None and len({each.offset for each in clocks}) == 1
+        is_timed = place is not None and len({clock.offset for clock in clocks}) == 1
         self.time = self._shape.columns[place] if place is not None and is_timed else None
         if self.time is not None:
             check_one_type(
-                site.query, ((name, each.shape, each.time) for name, each in laid.items())
+                site.query,
+                ((name, laid_out.shape, laid_out.time) for name, laid_out in laid.items()),
             )
         self.clock = UnionClock(tuple(clocks)) if is_timed else None
-        known = [
-            (each.shape.columns, each.times or ResultTimes.of_stream(each.time))
-            for each in laid.values()
-            if each.time is not None
+        timed = [
+            (laid_out.shape.columns, laid_out.times or ResultTimes.of_stream(laid_out.time))
+            for laid_out in laid.values()
+            if laid_out.time is not None
         ]
-        self.times = ResultTimes.of_union(known) if is_timed else None
+        self.times = ResultTimes.of_union(timed) if is_timed else None
         # Parts that are unions are made before, and knew of their own parts alone.
         leaves = self.clock.leaves if self.clock is not None else ()
-        for each in leaves:
-            if isinstance(each, StreamClock):
-                each.beside = tuple(other for other in leaves if other is not each)
+        for clock in leaves:
+            if isinstance(clock, StreamClock):
+                clock.beside = tuple(other for other in leaves if other is not clock)
 
     @property
     def before(self) -> tuple[Operator, ...]:
         """The operators that make the parts."""
-        return (self.trunk, *(own for each in self.parts for own in each.operators()))
+        return (self.trunk, *(operator for part in self.parts for operator in part.operators()))
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - each has its own
         """Return the rows of all parts."""
-        return Laid(self._all({each.number: each.results for each in self.parts}))
+        return Laid(self._all({part.number: part.results for part in self.parts}))
 
     def shape(self, df: DataFrame) -> DataFrame:  # noqa: ARG002
         """Return a DataFrame with the columns of the result."""
         return self._shape
 
     def _all(self, frames: Mapping[int, DataFrame]) -> DataFrame:
-        return _united(frames, [each.name for each in self.parts], self.query)
+        return _united(frames, [part.name for part in self.parts], self.query)
 
 
 def _united(
-    frames: Mapping[int, DataFrame], names: Sequence[str], query: str, own: Sequence[str] = ()
+    frames: Mapping[int, DataFrame],
+    names: Sequence[str],
+    query: str,
+    own_columns: Sequence[str] = (),
 ) -> DataFrame:
     """Return the rows of all parts, by position, under the names of the first.
 
@@ -228,24 +236,24 @@ def _united(
         frames: the rows of each, by its number.
         names: what the parts are called.
         query: the name of the query.
-        own: temporary columns, which are the last of all parts.
+        own_columns: temporary columns, which are the last of all parts.
 
     Raises:
         QueryError: parts that do not fit each other.
     """
     columns = frames[0].columns
     check_outputs(f"query {query!r}", frames[0])
-    for number, each in frames.items():
-        if len(each.columns) != len(columns):
+    for number, frame in frames.items():
+        if len(frame.columns) != len(columns):
             msg = (
                 f"query {query!r}: the parts of UNION ALL go by position, and have "
-                f"{len(columns) - len(own)} and {len(each.columns) - len(own)} columns "
-                f"({names[number]!r})"
+                f"{len(columns) - len(own_columns)} and {len(frame.columns) - len(own_columns)} "
+                f"columns ({names[number]!r})"
             )
             raise QueryError(msg, query=query)
     try:
         with unlogged():
-            aligned = (each.toDF(*columns) for each in frames.values())
+            aligned = (frame.toDF(*columns) for frame in frames.values())
             return reduce(lambda one, other: one.unionByName(other), aligned)
     except AnalysisException as error:
         raise refused(f"query {query!r}", error, query=query) from error
@@ -253,24 +261,24 @@ def _united(
 
 def part_of(steps: Sequence[Step], site: Site) -> Part | None:
     """Return a part that Spark filters and projects; None if it takes more than that."""
-    first, *own = steps
+    first, *rest = steps
     assert isinstance(first, ReadStep)
-    found: list[FilterStep | ProjectStep] = []
-    for step in own:
+    kept_steps: list[FilterStep | ProjectStep] = []
+    for step in rest:
         is_sql = isinstance(step, FilterStep) and all(
-            isinstance(each, SqlPredicate) for each in step.predicates
+            isinstance(predicate, SqlPredicate) for predicate in step.predicates
         )
         if not is_sql and not (isinstance(step, ProjectStep) and not step.calls):
             return None
         assert isinstance(step, FilterStep | ProjectStep)
-        found.append(step)
-    return Part(first.stream, site.relations[first.stream], tuple(found))
+        kept_steps.append(step)
+    return Part(first.stream, site.relations[first.stream], tuple(kept_steps))
 
 
 def _marked(df: DataFrame, conditions: Sequence[str]) -> DataFrame:
     """Return the rows, of which those that are dropped have nothing but their time."""
-    for each in conditions:
-        passes = F.coalesce(F.expr(f"({each}\n)"), F.lit(False))
+    for condition in conditions:
+        passes = F.coalesce(F.expr(f"({condition}\n)"), F.lit(False))
         marked = df.withColumn(KEPT, F.when(F.col(KEPT), passes).otherwise(F.lit(False)))
         values = [name for name in marked.columns if name not in OWN]
         hidden = {name: F.when(F.col(KEPT), F.col(quoted(name))) for name in values}

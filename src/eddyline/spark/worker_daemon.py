@@ -113,10 +113,10 @@ def _is_safe() -> bool:
 def other_threads() -> list[str]:
     """Return the names of threads of this process that a fork would leave in an unknown state."""
     names = []
-    for each in Path("/proc/self/task").iterdir():
-        if int(each.name) != os.getpid():
+    for thread in Path("/proc/self/task").iterdir():
+        if int(thread.name) != os.getpid():
             with suppress(FileNotFoundError):  # it has just ended
-                names.append((each / "comm").read_text().strip())
+                names.append((thread / "comm").read_text().strip())
     return [name for name in names if name not in SAFE_THREADS]
 
 

@@ -75,7 +75,7 @@ class ColdTier(SortedRun):
         self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
     ) -> Iterator[Asked]:
         """Yield the runs whose filters let some codes pass; see ``SortedRun.asked``."""
-        yield from self._asked(self.parts, 0, key, AskedKeys.of(hashes, codes))
+        yield from self._asked(self.parts, 0, key, AskedKeys.from_hashes(hashes, codes))
 
     def _asked(
         self, parts: Sequence[ColdRuns], first: int, key: int, asked: AskedKeys

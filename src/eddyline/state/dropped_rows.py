@@ -179,7 +179,9 @@ class DroppedRows:
         """
         n = starts.size
         total = DroppedCounts(np.zeros(n, np.int64), np.zeros(n), np.full(n, ALWAYS))
-        asked = {key: AskedKeys.of(hashes_of(values), values) for key, values in codes.items()}
+        asked = {
+            key: AskedKeys.from_hashes(hashes_of(values), values) for key, values in codes.items()
+        }
         first, *others = asked
         for dropped in self.slices:
             # Filters let hardly any pass, and say so at once where keys ascend with time.

@@ -174,7 +174,7 @@ class Moved:
     """The bucket of each run there, by its name."""
 
     @classmethod
-    def of(cls, before: Grid, buckets: Buckets, grid: Grid) -> Moved | None:
+    def from_grids(cls, before: Grid, buckets: Buckets, grid: Grid) -> Moved | None:
         """Return the origin of the runs of buckets; None if the grid is the same."""
         if before == grid:
             return None

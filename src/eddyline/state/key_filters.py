@@ -42,7 +42,7 @@ class AskedKeys:
     """No code is greater."""
 
     @classmethod
-    def of(cls, hashes: NDArray[np.uint64], codes: NDArray[np.int64]) -> AskedKeys:
+    def from_hashes(cls, hashes: NDArray[np.uint64], codes: NDArray[np.int64]) -> AskedKeys:
         """Return codes with their hashes."""
         bounds = np.iinfo(np.int64)
         lowest, highest = codes.min(initial=bounds.max), codes.max(initial=bounds.min)

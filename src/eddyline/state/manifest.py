@@ -38,10 +38,12 @@ VERSIONS = "versions"
 """The folder of the versions of tables, in that of the state; see ``table_versions``."""
 
 IS_OWN = re.compile(
-    r".*[.](index|rows|held|filter|dropped|groups|ends)[.]arrow([.].*)?|[0-9]{8}[.]json.*",
+    r".*[0-9a-f]{32}.*|.*[.](index|rows|held|filter|dropped|groups|ends)[.]arrow([.].*)?"
+    r"|[0-9]{8}[.]json.*",
     re.DOTALL,
 )
-"""Names of files of runs and of versions of tables; no other file of their folders is removed."""
+"""Names of files of runs, which operators make unique, and of versions of tables. No other file of
+their folders is removed."""
 
 RESTORE = "restore it from a backup"
 """Advice about state that is damaged."""
@@ -58,7 +60,7 @@ class StatePart(msgspec.Struct, frozen=True):
     """Description of the state by the operator, in JSON; only the operator knows its type."""
 
     @classmethod
-    def of(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
+    def from_content(cls, content: msgspec.Struct, files: Iterable[str]) -> StatePart:
         """Return the state that a value describes, with the run files that it names."""
         return cls(tuple(files), msgspec.Raw(msgspec.json.encode(content)))
 

@@ -177,7 +177,7 @@ class Arrivals:
     """Number of rows of its group before each row."""
 
     @classmethod
-    def of(
+    def from_rows(
         cls,
         groups: Groups | None,
         n_latest: int,
@@ -266,7 +266,7 @@ class ColdRun(SortedRun):
         self, key: int, hashes: NDArray[np.uint64], codes: NDArray[np.int64]
     ) -> Iterable[Asked]:
         """Return the run, if its filter lets some codes pass; see ``SortedRun.asked``."""
-        places = self._filters[key].passing(AskedKeys.of(hashes, codes))
+        places = self._filters[key].passing(AskedKeys.from_hashes(hashes, codes))
         return (Asked(self, 0, places),) if places.size else ()
 
     def index(self, key: int) -> Index:
@@ -288,7 +288,7 @@ class ColdRun(SortedRun):
 
 def run_of(rows: Rows) -> SortedRun:
     """Return the run of rows whose ends may be in any order."""
-    run = SortedRun.of(rows)
+    run = SortedRun.from_rows(rows)
     return with_ends(run, run.rows.ends)
 
 

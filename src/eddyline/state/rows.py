@@ -166,10 +166,10 @@ class SortedRun:
     """Whether it stands for the cold tier of a window, of which it is the first part then."""
 
     @classmethod
-    def of(cls, rows: Rows) -> SortedRun:
+    def from_rows(cls, rows: Rows) -> SortedRun:
         """Return the run of rows; what they are joined to is then found where they are."""
         key, codes = next(iter(rows.codes.items()))
-        index = Index.of(codes, rows.starts, rows.ends)
+        index = Index.from_ranges(codes, rows.starts, rows.ends)
         first = Index(index.tags, index.entries, index.directory)
         return cls(rows.taken(index.places), {key: first})
 
@@ -208,7 +208,7 @@ class SortedRun:
         """Return the index of a key class."""
         if key not in self.indexes:
             rows = self.rows
-            self.indexes[key] = Index.of(rows.codes[key], rows.starts, rows.ends)
+            self.indexes[key] = Index.from_ranges(rows.codes[key], rows.starts, rows.ends)
         return self.indexes[key]
 
     def ends_of(self, rows: slice | NDArray[np.integer]) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
 """The index of a run: its rows in the order of the hash of one key class, and probes into it.
 
-``Index.of`` takes the codes and lifetimes of rows; ``Index.pairs`` gives each probe the rows with
-equal codes that live at the same time.
+``Index.from_ranges`` takes the codes and lifetimes of rows; ``Index.pairs`` gives each probe the
+rows with equal codes that live at the same time.
 
 A hash is a bijection of the key's code, so equal hashes are equal codes. A directory says where the
 entries of each of 2^bits equal ranges of hashes start. A look-up touches one slot of it and the few
@@ -98,7 +98,7 @@ class Index:
     """The bit of the rows that are there, of those with marks."""
 
     @classmethod
-    def of(
+    def from_ranges(
         cls, codes: NDArray[np.int64], starts: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> Index:
         """Return the index of rows.

@@ -145,11 +145,11 @@ class CostSums:
         none was): neither favoured nor shunned until it is measured.
         """
         calls, rows, time, inv, rate, low, high = self.sums
-        known = self.is_known
+        is_known = self.is_known
         # Weighted least squares with weights 1/x: minimise sum (y - a - b x)^2 / x.
         # Normal equations: a·S(1/x) + b·n = S(y/x);  a·n + b·S(x) = S(y).
         det = inv * rows - calls * calls
-        fits = known & (high > _MIN_SPREAD * low) & (det > 1e-9 * calls * calls)
+        fits = is_known & (high > _MIN_SPREAD * low) & (det > 1e-9 * calls * calls)
         safe = np.where(fits, det, 1.0)
         fixed = np.where(fits, (rate * rows - calls * time) / safe, 0.0)
         slope = np.where(fits, (inv * time - calls * rate) / safe, 0.0)
@@ -157,10 +157,10 @@ class CostSums:
         slope = np.clip(np.where(fits & (fixed > 0.0), slope, mean), MIN_SLOPE_FRAC * mean, mean)
         slope = np.maximum(slope, MIN_PER_ROW_NS)
         fixed = np.maximum(time - slope * rows, 0.0) / np.maximum(calls, 1.0)
-        if known.all():
+        if is_known.all():
             return fixed, slope
-        unknown = float(np.median(slope[known])) if known.any() else 1.0
-        return np.where(known, fixed, 0.0), np.where(known, slope, unknown)
+        unknown = float(np.median(slope[is_known])) if is_known.any() else 1.0
+        return np.where(is_known, fixed, 0.0), np.where(is_known, slope, unknown)
 
     @property
     def per_row_ns(self) -> Floats:

@@ -274,19 +274,19 @@ def merge_tasks(profiles: Sequence[FilterProfile], n_tuples: int, n_rows: int) -
     if count == 1:
         return whole
     # The first rows of each come first and the last ones last: the newest rows are of all tasks.
-    place = side_by_side([len(each.codes) for each in shares])
+    place = side_by_side([len(share.codes) for share in shares])
     if len(place) == len(whole.codes):  # all of them could be read
         whole = replace(whole, codes=whole.codes[place], weights=whole.weights[place])
     if whole.attributes is not None:
         newest = whole.attributes.attributes
         sampled = [p.attributes.last(-(-n_rows // count)) for p in shares if p.attributes]
         same = [sample for sample in sampled if sample.attributes == newest]
-        order = side_by_side([each.n_rows for each in same])
+        order = side_by_side([sample.n_rows for sample in same])
         whole = replace(whole, attributes=joined(same).take(order))
     if whole.blocks is not None:
-        counted = [each.blocks for each in shares if each.blocks is not None]
+        counted = [share.blocks for share in shares if share.blocks is not None]
         length = min(map(len, counted))
-        whole = replace(whole, blocks=np.sum([each[-length:] for each in counted], axis=0))
+        whole = replace(whole, blocks=np.sum([blocks[-length:] for blocks in counted], axis=0))
     return whole
 
 
@@ -341,14 +341,14 @@ class ProfileWindow:
 
     def keep_newest(self, n_tuples: int) -> None:
         """Let older profile tuples go, but not the costs: what filters drop has changed."""
-        known = self.profile()
-        kept = known.last(n_tuples) if n_tuples else FilterProfile.empty(self.filter_ids)
-        self._parts = deque([replace(kept, costs=known.costs)])
+        profile = self.profile()
+        kept = profile.last(n_tuples) if n_tuples else FilterProfile.empty(self.filter_ids)
+        self._parts = deque([replace(kept, costs=profile.costs)])
         self._merged = None
 
     def begin_with(self, *profiles: FilterProfile) -> None:
         """Replace the content by profiles, the oldest first."""
-        self._parts = deque(replace(each, attributes=None, blocks=None) for each in profiles)
+        self._parts = deque(replace(profile, attributes=None, blocks=None) for profile in profiles)
         self._expire()
 
     def profile(self) -> FilterProfile:
@@ -434,8 +434,8 @@ class PartnerSample(AttributeSample):
 
     def bits(self, n_filters: int) -> outcome.Bits:
         """Return a mask of the look-ups that drop each row ((M, F))."""
-        found: outcome.Bits = self.codes[:, :n_filters] == 0
-        return found
+        bits: outcome.Bits = self.codes[:, :n_filters] == 0
+        return bits
 
     def partners(self) -> Floats | None:
         """Return how many rows each look-up makes of each row ((M, F))."""
@@ -478,5 +478,5 @@ def joined(samples: Sequence[AttributeSample]) -> AttributeSample:
 
 def both(one: Mapping[K, T], other: Mapping[K, T], how: Callable[[T, T], T]) -> dict[K, T]:
     """Return what either has; ``how`` puts together what both have."""
-    found = {**one, **other}
-    return found | {name: how(one[name], other[name]) for name in one if name in other}
+    merged = {**one, **other}
+    return merged | {name: how(one[name], other[name]) for name in one if name in other}

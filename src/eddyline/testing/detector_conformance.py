@@ -69,10 +69,10 @@ def check_bank_is_independent_detectors(options: DetectorOptions) -> None:
     items = _with_holes(_shifting(2))
     bank, singles = options.build(_N), [Detector(options) for _ in range(_N)]
     for row in items:
-        found = bank.update(row)
+        changes = bank.update(row)
         for i, single in enumerate(singles):
             single.update(row[i])
-            assert single.drift_detected == found[i], f"detector {i} of a bank differs"
+            assert single.drift_detected == changes[i], f"detector {i} of a bank differs"
             assert single.change_point == bank.change_points[i], "another change point in a bank"
             assert single.has_feedback == bank.has_feedback[i], "other feedback in a bank"
 
@@ -80,15 +80,15 @@ def check_bank_is_independent_detectors(options: DetectorOptions) -> None:
 def check_restored_bank_continues(options: DetectorOptions) -> None:
     """A snapshot is JSON, and a bank restored from it finds what the original finds."""
     items = _with_holes(_shifting(3))
-    for at in (0, 1, 37, _BEFORE, _BEFORE + 25):
+    for n_items in (0, 1, 37, _BEFORE, _BEFORE + 25):
         original, restored = options.build(_N), options.build(_N)
-        _run(original, items[:at])
+        _run(original, items[:n_items])
         saved = json.dumps(original.snapshot(), allow_nan=False)
         _run(restored, items[::-1][:60])
         restored.restore(json.loads(saved))
         assert json.dumps(restored.snapshot()) == saved, "a restored bank saves another state"
-        assert (_run(original, items[at:]) == _run(restored, items[at:])).all(), (
-            f"restored before item {at}: finds other changes"
+        assert (_run(original, items[n_items:]) == _run(restored, items[n_items:])).all(), (
+            f"restored before item {n_items}: finds other changes"
         )
         assert (original.change_points == restored.change_points).all()
         for damaged in _damaged(json.loads(saved)):
@@ -117,13 +117,13 @@ def check_counts_items_of_each(options: DetectorOptions) -> None:
     items = _with_holes(_shifting(5))
     bank = options.build(_N)
     for t, row in enumerate(items):
-        found = bank.update(row)
-        assert found.shape == (_N,), f"update returns shape {found.shape}"
-        assert found.dtype == np.bool_, f"update returns {found.dtype}"
-        assert not found[np.isnan(row)].any(), "a change without an item"
+        changes = bank.update(row)
+        assert changes.shape == (_N,), f"update returns shape {changes.shape}"
+        assert changes.dtype == np.bool_, f"update returns {changes.dtype}"
+        assert not changes[np.isnan(row)].any(), "a change without an item"
         assert (bank.n_seen == (~np.isnan(items[: t + 1])).sum(axis=0)).all(), "miscounts"
-        places = bank.change_points[found]
-        assert ((places >= 0) & (places <= bank.n_seen[found])).all(), f"change points {places}"
+        places = bank.change_points[changes]
+        assert ((places >= 0) & (places <= bank.n_seen[changes])).all(), f"change points {places}"
         assert (bank.change_points[bank.n_seen == 0] == -1).all(), "a change before any item"
     before = json.dumps(bank.snapshot())
     assert not bank.update(np.full(_N, np.nan)).any(), "a change without any item"
@@ -155,8 +155,8 @@ def check_finds_two_shifts(options: DetectorOptions) -> None:
     bank = options.build(_N)
     _run(bank, parts[0])
     for which, part in zip(("first", "second"), parts[1:], strict=True):
-        found = _run(bank, part).any(axis=0)
-        assert found.sum() > _N / 2, f"{_N - found.sum()} of {_N} miss the {which} shift"
+        changed = _run(bank, part).any(axis=0)
+        assert changed.sum() > _N / 2, f"{_N - changed.sum()} of {_N} miss the {which} shift"
 
 
 def check_refuses_what_it_cannot_take(options: DetectorOptions) -> None:

@@ -80,9 +80,9 @@ class CorrelatedStream:
             raise OptionError(msg, pass_fracs=self.pass_fracs)
 
     @classmethod
-    def even(cls, n_filters: int, pass_frac: float = 0.5, **given: Any) -> Self:
+    def even(cls, n_filters: int, pass_frac: float = 0.5, **others: Any) -> Self:
         """Return a stream whose filters all have one pass fraction."""
-        return cls(pass_fracs=(pass_frac,) * n_filters, **given)
+        return cls(pass_fracs=(pass_frac,) * n_filters, **others)
 
     @property
     def n_filters(self) -> int:
@@ -104,9 +104,9 @@ class CorrelatedStream:
         rng = np.random.default_rng(self.seed)
         group = np.arange(self.n_filters) // self.group_size
         shared = rng.random((n_rows, group[-1] + 1))[:, group]
-        own = rng.random((n_rows, self.n_filters))
+        own_values = rng.random((n_rows, self.n_filters))
         copies = rng.random((n_rows, self.n_filters)) < self._copy_probs()
-        return np.where(copies, shared, own)
+        return np.where(copies, shared, own_values)
 
     def passes(self, n_rows: int) -> Bits:
         """Return a mask of the filters that each row passes ((R, F))."""

@@ -27,7 +27,7 @@ MAX_FILTERS = 20
 
 def static_greedy(profile: FilterProfile) -> Order:
     """Return the greedy order of a profile; ties go to the smaller filter index."""
-    evidence = Evidence.of(profile)
+    evidence = Evidence.from_profile(profile)
     order, position = tuple(range(profile.n_filters)), 0
     while position < profile.n_filters:
         order, position = restore_invariant(order, position, evidence)
@@ -48,9 +48,9 @@ def histogram(profile: FilterProfile) -> Floats:
     """Return the weight of the rows that just the filters of a set drop ((2^F,), by mask)."""
     n = profile.n_filters
     bits, weights = profile.bits()
-    found = np.bincount(bits @ (1 << np.arange(n)), weights, minlength=2**n).astype(np.float64)
-    found[0] += profile.passed
-    return found
+    masses = np.bincount(bits @ (1 << np.arange(n)), weights, minlength=2**n).astype(np.float64)
+    masses[0] += profile.passed
+    return masses
 
 
 def cheapest_order(weights: Floats, costs: Floats) -> Order:

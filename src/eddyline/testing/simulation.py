@@ -102,15 +102,15 @@ def run_batch(
     more = np.vstack([policy.extra(n), np.zeros(n, dtype=np.bool_)])[first[sampled]]
 
     filter_ids = tuple(f"f{f}" for f in range(n))
-    known = np.zeros((len(sampled), n), dtype=np.bool_)
-    known[:, positions] = outcome[sampled] & (reached[sampled] | more)
+    bits = np.zeros((len(sampled), n), dtype=np.bool_)
+    bits[:, positions] = outcome[sampled] & (reached[sampled] | more)
     counts = np.zeros((3, n))
     counts[:, positions] = reached.sum(0), (reached & ~outcome).sum(0), more.sum(0)
     rows_in, rows_out, rows_extra = counts
     evaluated = rows_in + rows_extra
     sample = FilterProfile.of_sample(
         filter_ids,
-        known,
+        bits,
         prob=prob,
         costs=CostSums.of_calls(evaluated, evaluated * costs_ns),
         basis=None if policy.needs_all_bits else order,

@@ -253,7 +253,7 @@ def test_a_key_with_most_of_the_rows_is_searched_not_walked():
     codes = np.zeros(n, np.int64)
     codes[::100] = np.arange(n // 100)
     starts = np.arange(n)
-    run = SortedRun.of(Rows({0: codes}, starts, starts + 3, pa.table({"at": starts})))
+    run = SortedRun.from_rows(Rows({0: codes}, starts, starts + 3, pa.table({"at": starts})))
     first = Composites.from_rows("s", run, slice(0, n), 0)
     found = first.join("t", [run], [0])
     near = sum(int((codes[: n - gap] == codes[gap:]).sum()) for gap in range(1, 4))

@@ -180,7 +180,7 @@ def test_a_cold_tier_says_by_filters_what_runs_had_that_began_by_an_instant(tmp_
     parts = streams.state.cold["b"]
     tier = ColdTier(streams.place.files, streams.place.runs, parts, (0,), opened.append)
     keys = np.array(sorted({key for key, _ in streams.every["b"]}))
-    asked = AskedKeys.of(hashes_of(keys), keys)
+    asked = AskedKeys.from_hashes(hashes_of(keys), keys)
     for limit in (0, streams.at - 600, streams.at - 300, streams.at):
         got = {*keys[tier.began_by(0, asked, limit, LENGTH)].tolist()}
         old = [

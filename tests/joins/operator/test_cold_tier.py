@@ -221,8 +221,10 @@ class Telling(ColdTier):
 def test_runs_whose_filters_let_nothing_pass_are_not_opened(tmp_path):
     """Neither where rows are found in hot runs alone, nor where sampled ones are looked up."""
     starts = np.arange(10)
-    hot = SortedRun.of(Rows({0: starts, 1: starts}, starts, starts + 100, pa.table({"at": starts})))
-    others = SortedRun.of(
+    hot = SortedRun.from_rows(
+        Rows({0: starts, 1: starts}, starts, starts + 100, pa.table({"at": starts}))
+    )
+    others = SortedRun.from_rows(
         Rows({0: starts[:7] - 9, 1: starts[:7]}, starts[:7], starts[:7], pa.table({}))
     )
     file = RunFile("gone", 7, 0, 9, 1, 1)
@@ -274,7 +276,7 @@ def test_another_grid_takes_cold_rows_along(tmp_path):
     assert streams.state.cold["s"]
     before, now = Grid((1,)), Grid((2,))
     buckets = {0: streams.state}
-    moved = Moved.of(before, buckets, now)
+    moved = Moved.from_grids(before, buckets, now)
     rows = streams.rows()
     starts = buckets_for(now, before, buckets, GRAPH.classes_of)
     for bucket in range(2):

@@ -175,7 +175,7 @@ class Streams:
                 {},
                 dict.fromkeys(names, seen),
                 grid=grid,
-                moved=Moved.of(self.grid, self.states, grid),
+                moved=Moved.from_grids(self.grid, self.states, grid),
                 kept_for=self.loop.kept_for,
                 below=below,
                 tops=self.loop.orders.tops,

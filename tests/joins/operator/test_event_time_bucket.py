@@ -32,7 +32,7 @@ from tests.oracles.joins import results
 
 def parts_of(part, latest):
     """The state of a join and of its inputs, as a manifest holds it."""
-    return {"join": part.packed(), "inputs": StatePart.of(InputsPart(latest), ())}
+    return {"join": part.packed(), "inputs": StatePart.from_content(InputsPart(latest), ())}
 
 
 def read_parts(manifest):

@@ -284,5 +284,5 @@ def test_instants_of_wall_clocks_are_in_no_time_zone(tmp_path, is_local, words):
 def test_tables_tell_their_keys_by_themselves():
     codes = {0: np.array([4, 2, 9]), 1: np.array([1, 1, 2])}
     starts = np.full(3, ALWAYS)
-    run = SortedRun.of(Rows(codes, starts, starts + 1, pa.table({"id": starts})))
+    run = SortedRun.from_rows(Rows(codes, starts, starts + 1, pa.table({"id": starts})))
     assert unique_classes(run) == (0,)

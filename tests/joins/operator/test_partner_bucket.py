@@ -310,7 +310,7 @@ def of_one_key(n_rows):
 def test_rows_that_many_may_be_partners_of_come_in_pieces():
     graph = JoinGraph(("s", "t"), (frozenset("st"),))
     asked = PartnerPlan("anti", "s", "t", 0, KIND)
-    due, runs = of_one_key(300), [SortedRun.of(of_one_key(n)) for n in (400, 600)]
+    due, runs = of_one_key(300), [SortedRun.from_rows(of_one_key(n)) for n in (400, 600)]
     found = list(decided(asked, graph, [due], runs, JoinWork()))
     assert max(table.num_rows for table in found) == BLOCK_ROWS // 1000
     whole = pa.concat_tables(found)
@@ -324,6 +324,6 @@ def test_rows_that_many_may_be_partners_of_come_in_pieces():
 def test_one_partner_is_enough_where_no_condition_is_asked(kind, wanted):
     graph, work = JoinGraph(("s", "t"), (frozenset("st"),)), JoinWork()
     asked = PartnerPlan(kind, "s", "t", 0, None)
-    found = decided(asked, graph, [of_one_key(300)], [SortedRun.of(of_one_key(1000))], work)
+    found = decided(asked, graph, [of_one_key(300)], [SortedRun.from_rows(of_one_key(1000))], work)
     assert [table.num_rows for table in found] == wanted
     assert work.probe("s", "t").n_out == 300, "each found one, and no more were looked for"

@@ -48,7 +48,7 @@ def test_a_shortcut_sees_every_position_that_a_pipeline_reaches(length, position
     for name in GRAPH.inputs:
         at = np.arange(40)
         codes = {key: rng.integers(0, 6, at.size) for key in GRAPH.classes_of[name]}
-        news[name] = SortedRun.of(Rows(codes, at, at + 100, pa.table({"at": at})))
+        news[name] = SortedRun.from_rows(Rows(codes, at, at + 100, pa.table({"at": at})))
     shortcut = Strides(length)
     bag, probes = joined(news)
     seen_bag, seen_probes = joined(news, shortcut)

@@ -62,7 +62,10 @@ def worlds(draw):
     if None in lengths.values() and len(names) == 2:
         lengths["s" if lengths["s"] is not None else "t"] = 3
     made = {
-        name: [SortedRun.of(draw(rows_of(lengths[name]))) for _ in range(draw(st.integers(1, 3)))]
+        name: [
+            SortedRun.from_rows(draw(rows_of(lengths[name])))
+            for _ in range(draw(st.integers(1, 3)))
+        ]
         for name in names
     }
     news = {name: runs.pop() for name, runs in made.items() if draw(st.booleans())}
@@ -130,7 +133,7 @@ def many(n_rows, key="a", value=1):
         "w": ["w"] * n_rows,
         "g": ["a"] * n_rows,
     }
-    return SortedRun.of(Rows({0: starts * 0}, starts, starts + 10_000, pa.table(payload)))
+    return SortedRun.from_rows(Rows({0: starts * 0}, starts, starts + 10_000, pa.table(payload)))
 
 
 def test_many_rows_of_a_key_are_few_products():

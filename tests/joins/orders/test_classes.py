@@ -142,7 +142,7 @@ class Star:
     def run(self, codes, payload, start=0):
         n = next(iter(codes.values())).size
         starts = np.full(n, start, np.int64)
-        return SortedRun.of(Rows(codes, starts, np.full(n, FOREVER), pa.table(payload)))
+        return SortedRun.from_rows(Rows(codes, starts, np.full(n, FOREVER), pa.table(payload)))
 
     def news(self, n=20_000):
         kinds = self.rng.integers(0, N_CLASSES, n)
@@ -427,7 +427,7 @@ def test_costs_are_those_of_following_each_row(data):
     wanted = np.array([[followed(row, order) for order in orders] for row in partners])
     np.testing.assert_allclose(found, wanted)
     np.testing.assert_allclose(outcomes.least_costs(costs)[outcomes.of_row], wanted.min(axis=1))
-    one = Cells.of(np.zeros(n_rows, np.intp), outcomes)
+    one = Cells.from_outcomes(np.zeros(n_rows, np.intp), outcomes)
     losses, weights = outcomes.losses[one.code], one.sums(outcomes.weights)
     (greedy,) = greedy_orders(one, losses, weights, np.zeros((1, n_windows)), costs)
     assert sorted(greedy.tolist()) == list(range(n_windows))

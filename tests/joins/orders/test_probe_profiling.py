@@ -37,7 +37,7 @@ def run_of(codes, starts, ends=None):
     starts = np.asarray(starts, np.int64)
     ends = starts + 4 if ends is None else np.asarray(ends, np.int64)
     codes = {key: np.asarray(of, np.int64) for key, of in codes.items()}
-    return SortedRun.of(Rows(codes, starts, ends, pa.table({"at": starts})))
+    return SortedRun.from_rows(Rows(codes, starts, ends, pa.table({"at": starts})))
 
 
 def random_run(rng, graph, name, most=12, n_keys=4):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def sampled(rules: RangeRules, rows: np.ndarray) -> RegionSample:
     block = rules.block()
     regions = block.regions(rows, np.zeros_like(rows, bool), np.arange(rows.shape[1]))
-    return RegionSample.of(block, regions)
+    return RegionSample.from_regions(block, regions)
 
 
 def evaluations(sample: RegionSample, rows: np.ndarray, plan: SelectionSequence) -> int:
@@ -117,11 +117,13 @@ def test_arrows_that_say_what_the_macro_sequence_says_are_left_out() -> None:
 @pytest.mark.parametrize("learner", [macro, greedy_macro, hybrid])
 def test_learners_take_any_sample(learner: Callable[[RegionSample], SelectionSequence]) -> None:
     empty = BitmapBlock.build([], lambda _: -1, lambda _: None)  # type: ignore[arg-type,return-value]
-    none = RegionSample.of(empty, np.zeros((0, 0), np.int32))
+    none = RegionSample.from_regions(empty, np.zeros((0, 0), np.int32))
     assert learner(none) == SelectionSequence(())
     block = rules_q1(0).block()
-    assert learner(RegionSample.of(block, np.zeros((0, 10), np.int32))).macro == tuple(range(10))
-    one = RegionSample.of(block, np.zeros((1, 10), np.int32))
+    assert learner(RegionSample.from_regions(block, np.zeros((0, 10), np.int32))).macro == tuple(
+        range(10)
+    )
+    one = RegionSample.from_regions(block, np.zeros((1, 10), np.int32))
     assert sorted(learner(one).macro) == list(range(10))
 
 

@@ -107,7 +107,7 @@ def matched(program, row_ns, *, n_sampled=1_000):
 
 def test_a_matcher_that_is_dear_gives_way_and_one_that_is_cheap_comes_back():
     loop = loop_of(REGEXES)
-    statement_ns = int(WayCosts.of(REGEXES).statement_ns)
+    statement_ns = int(WayCosts.from_program(REGEXES).statement_ns)
     (entry,) = loop.step(matched(REGEXES, 2 * statement_ns), 3)
     assert loop.sharing.is_statement
     assert (entry.event, entry.after) == ("sharing", "64 in one statement of Spark's")

@@ -109,6 +109,6 @@ def test_what_crosses_to_tasks_and_back(frame, monkeypatch):
     ):
         assert answers(frame, "PARTITION BY k ROWS 1", ["k"], **asked)
     first, *_ = plans
-    assert {each.of for each in first.lifts.values()} == {f"__t{k}" for k in range(4)}
+    assert {each.source for each in first.lifts.values()} == {f"__t{k}" for k in range(4)}
     assert [each.is_alone for each in plans] == [True, False, False]
     assert [each.compares for each in plans] == [True, True, False]

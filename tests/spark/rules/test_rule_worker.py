@@ -144,7 +144,7 @@ def test_small_batches_are_gathered_once_rows_are_known(monkeypatch):
 
 
 def test_matches_may_be_places_in_the_set():
-    made, program = block(told=None)
+    made, program = block(about=None)
     found, _ = run(made, program, [N_ROWS])
     assert [[program.names[place] for place in row] for row in found] == WANTED
 
@@ -227,7 +227,7 @@ def test_more_names_than_an_array_holds_are_refused(monkeypatch):
         SourceError, match=f"names of .* {n_bytes:,} bytes.*maxRecordsPerBatch lower"
     ):
         run(made, program, [N_ROWS])
-    assert len(run(*block(told=None), [N_ROWS])[0]) == N_ROWS
+    assert len(run(*block(about=None), [N_ROWS])[0]) == N_ROWS
 
 
 def test_the_first_rows_of_a_run_are_looked_at_whole():

@@ -594,7 +594,7 @@ def _places(
             [run.rows.ends for run in runs],
         )
     ]
-    order = Index.of(before[0], before[1], before[2]).rows
+    order = Index.from_ranges(before[0], before[1], before[2]).rows
     after = (codes, rewritten.rows.starts, rewritten.rows.ends)
     if not all(np.array_equal(old[order], new) for old, new in zip(before, after, strict=True)):
         return None

@@ -78,7 +78,7 @@ class BucketBatch:
         started = time.perf_counter_ns()
         self.report = BucketReport(self.bucket)
         on_time = {name: self._on_time(name, batch[name]) for name in sorted(batch)}
-        news = {name: SortedRun.of(rows) for name, rows in on_time.items() if len(rows)}
+        news = {name: SortedRun.from_rows(rows) for name, rows in on_time.items() if len(rows)}
         self._stages = self._begun()
         windows = {name: self._window(name) for name in self.plan.graph.inputs}
         check_keys(self.plan.keys, windows, news)
@@ -200,7 +200,7 @@ class BucketBatch:
         if merge:
             started = work_ns()
             parts = [self._mine(name, file, stay[file].rows) for file in merge]
-            merged = SortedRun.of(_alive(Rows.together(parts), horizon))
+            merged = SortedRun.from_rows(_alive(Rows.together(parts), horizon))
             merged = self._tier.hot_rows(name, merged, horizon)
             self._leaving.merged(name, merged, work_ns() - started)
             now = {}
@@ -275,7 +275,7 @@ class BucketBatch:
             return
         stay = self._staying(name, run, self._leaving.new(name, run))
         if len(stay) and stay.rows.ends.min() < horizon:
-            stay = SortedRun.of(_alive(stay.rows, horizon))
+            stay = SortedRun.from_rows(_alive(stay.rows, horizon))
         if len(stay):
             after, file = self.report.after.runs, self._write(stay)
             after[name] = (*after.get(name, ()), file)

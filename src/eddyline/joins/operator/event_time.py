@@ -402,7 +402,7 @@ def released_of(order: OrderPlan, name: str, rows: Rows, groups: Groups | None) 
     by_time = stream_order(rows.starts, payload.select(order.ties[name]))
     rows = rows.taken(by_time)
     values = rows.payload.select(window.partition_by)
-    arrivals = Arrivals.of(groups, window.rows, rows.starts, values)
+    arrivals = Arrivals.from_rows(groups, window.rows, rows.starts, values)
     ends = arrivals.ends(arrivals.group, arrivals.rank)
     # Of several rows of one instant some are gone before they were there.
     joins = ends >= rows.starts
@@ -764,7 +764,7 @@ def results_by_partner(plan: BatchPlan, batch: Mapping[str, Rows]) -> Iterator[p
         news = _released_runs(plan.order, batch)
     else:
         joined = {name: rows.passing() for name, rows in batch.items()}
-        news = {name: SortedRun.of(rows) for name, rows in joined.items() if len(rows)}
+        news = {name: SortedRun.from_rows(rows) for name, rows in joined.items() if len(rows)}
     if asked.kind == "left":
         yield from results(plan.graph, plan.orders, {}, news, work)
     left = [news[asked.left].rows] if asked.left in news else []
@@ -796,7 +796,7 @@ def decided(
     for part in due:
         for start in range(0, len(part), BLOCK_ROWS):
             block = np.arange(start, min(start + BLOCK_ROWS, len(part)))
-            run = SortedRun.of(part.taken(block))
+            run = SortedRun.from_rows(part.taken(block))
             counts = _counted(asked, graph, run, runs, work, ages)
             table = _named(asked, run.rows)
             if asked.found is None:

@@ -172,7 +172,10 @@ class Leaving(Stage):
             hashes = hashes_of(codes)
             rest = np.arange(asked.size)
             for other, limit in limits.items():
-                keys, length = AskedKeys.of(hashes[rest], codes[rest]), self.plan.lengths[other]
+                keys, length = (
+                    AskedKeys.from_hashes(hashes[rest], codes[rest]),
+                    self.plan.lengths[other],
+                )
                 rest = rest[_began_by(self._windows[other], key, keys, limit, length)]
             mask[asked[rest]] = True
         return mask

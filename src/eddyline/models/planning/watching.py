@@ -264,7 +264,7 @@ def histogram_of(segments: Segments, slot: SlotOf) -> CoefHistogram:
     coefs = np.broadcast_to(coefs, (len(segments), coefs.shape[1]))
     alive = ~segments.is_tombstone
     length = in_seconds(segments.hi - segments.lo)
-    return CoefHistogram.of(coefs[alive], length[alive], MAX_CELLS)
+    return CoefHistogram.from_coefs(coefs[alive], length[alive], MAX_CELLS)
 
 
 def _are_aligned(inputs: Sequence[Segments]) -> bool:

@@ -193,7 +193,7 @@ class Terms:
     size: Floats
 
     @classmethod
-    def of(cls, coefs: Floats) -> Terms:
+    def from_coefs(cls, coefs: Floats) -> Terms:
         """Return polynomials with the sizes of their own terms."""
         return cls(coefs, np.abs(coefs))
 
@@ -415,7 +415,7 @@ def projected(segments: Segments, columns: Mapping[str, Expression]) -> Segments
         segments: any; tombstones stay what they are.
         columns: the new attributes, instead of all there were.
     """
-    terms = {name: Terms.of(matrix) for name, matrix in segments.coefs.items()}
+    terms = {name: Terms.from_coefs(matrix) for name, matrix in segments.coefs.items()}
     since_lo = segments.seconds(segments.lo)
     begun = {name: Terms.since(matrix, since_lo) for name, matrix in segments.coefs.items()}
     length = in_seconds(segments.hi - segments.lo)

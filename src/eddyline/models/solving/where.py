@@ -94,7 +94,7 @@ def solutions(segments: Segments, condition: Condition) -> Ranges:
     parts = []
     for start in range(0, max(len(read), 1), BLOCK):
         part = read.part(start, start + BLOCK)
-        terms = {name: Terms.of(part.coefs[name]) for name in names}
+        terms = {name: Terms.from_coefs(part.coefs[name]) for name in names}
         compared = stacked([cleaned_of(expression, terms, len(part)) for expression in expressions])
         ranges = Ranges(*solve(program, compared, part.origin, part.lo, part.hi, part.is_point))
         parts.append(replace(ranges, rows=ranges.rows + start))

@@ -158,7 +158,7 @@ class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
 
     def packed(self) -> StatePart:
         """Return it as the query's manifest has it."""
-        return StatePart.of(
+        return StatePart.from_content(
             self, [file.name for state in self.buckets.values() for file in state.files]
         )
 

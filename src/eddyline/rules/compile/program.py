@@ -191,7 +191,7 @@ class Program:
     @cached_property
     def ordered(self) -> OrderedTests:
         """The tests of Python whose order a plan may choose."""
-        return OrderedTests.of(self)
+        return OrderedTests.from_program(self)
 
     @cached_property
     def first_units(self) -> tuple[int, ...]:
@@ -211,7 +211,7 @@ class OrderedTests:
     """Such rules, ascending."""
 
     @classmethod
-    def of(cls, program: Program) -> OrderedTests:
+    def from_program(cls, program: Program) -> OrderedTests:
         """Return those of a program."""
         tests = [external.test for external in program.externals]
         is_function = np.array([isinstance(test, FunctionTest) for test in tests] or [False])

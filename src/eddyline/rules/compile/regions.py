@@ -155,7 +155,9 @@ def region_construct(
     constants = tuple(sorted(named))  # texts by code points, which is by their bytes
     places = {constant: rank_of(place) for place, constant in enumerate(constants)}
     cuts = cuts_of([key_set(test, outcomes, places) for test, outcomes in literals])
-    return RegionConstruct(operand, folded, constants, cuts, Ranks.of(constants)), places
+    return RegionConstruct(
+        operand, folded, constants, cuts, Ranks.from_constants(constants)
+    ), places
 
 
 def ends(test: RegionTest) -> Iterator[int]:
@@ -399,13 +401,14 @@ class Ranks:
     """Start of each; one more than there are."""
 
     @classmethod
-    def of(cls, constants: Sequence[str] | Sequence[int]) -> Ranks:
+    def from_constants(cls, constants: Sequence[str] | Sequence[int]) -> Ranks:
         """Return the ranks among constants.
 
         They are sorted: texts, or decimals without their point, up to ``FARTHEST``.
 
         Example:
-            >>> Ranks.of(["b", "ba"]).keys(pa.array(["a", "b", "b!", "ba", "c"])).tolist()
+            >>> values = pa.array(["a", "b", "b!", "ba", "c"])
+            >>> Ranks.from_constants(["b", "ba"]).keys(values).tolist()
             [0, 1, 2, 3, 4]
         """
         encoded = [

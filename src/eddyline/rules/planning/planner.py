@@ -170,7 +170,7 @@ class WayCosts:
     matcher_ns: float
 
     @classmethod
-    def of(cls, program: Program, n_rows: int = 0, evaluation_ns: int = 0) -> WayCosts:
+    def from_program(cls, program: Program, n_rows: int = 0, evaluation_ns: int = 0) -> WayCosts:
         """Return the costs of a program.
 
         Args:

@@ -60,7 +60,7 @@ class RegionSample:
         object.__setattr__(self, "bitmaps", self.block.bitmaps_of(self.regions))
 
     @classmethod
-    def of(cls, block: BitmapBlock, regions: Int32s) -> Self:
+    def from_regions(cls, block: BitmapBlock, regions: Int32s) -> Self:
         """Return a sample in which every evaluation costs the same."""
         return cls(block, regions, np.ones(block.n_constructs))
 

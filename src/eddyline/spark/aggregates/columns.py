@@ -2,8 +2,8 @@
 
 ``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
 monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
-``Placement`` makes cells of rows, before or behind the shuffle. ``Travelling`` collects the columns
-of rows that travel to tasks, each expression once, whatever tasks make of it.
+``Placement`` makes cells of rows, before or behind the shuffle. ``ShuffleColumns`` collects the
+columns of rows that travel to tasks, each expression once, whatever tasks make of it.
 """
 
 from __future__ import annotations
@@ -88,20 +88,20 @@ def check_no_temporary(query: str, columns: Sequence[str]) -> None:
     Raises:
         QueryError: there is one; the message names it.
     """
-    for each in columns:
-        if _TEMPORARY.fullmatch(each.lower()):
+    for column in columns:
+        if _TEMPORARY.fullmatch(column.lower()):
             msg = (
-                f"query {query!r} aggregates rows with the column {each!r}, which is the name of a "
-                f"temporary column; rename it with withColumnRenamed before engine.stream(…)"
+                f"query {query!r} aggregates rows with the column {column!r}, which is the name of "
+                f"a temporary column; rename it with withColumnRenamed before engine.stream(…)"
             )
-            raise QueryError(msg, query=query, column=each)
+            raise QueryError(msg, query=query, column=column)
 
 
 @dataclass(frozen=True)
 class Masked:
     """The argument of a call with FILTER, or the rows that it counts."""
 
-    of: str
+    column: str
     """SQL of the argument; empty if rows are counted."""
     where: str
     """SQL of the condition."""
@@ -138,7 +138,7 @@ class LiftedPartial:
     """Type of the column."""
     value_kind: DataType
     """Type of what the monoid gives of partials."""
-    made: Made | None = None
+    making: Made | None = None
     """How tasks make it; None: Spark does."""
 
     @property
@@ -173,7 +173,7 @@ class LiftedCall:
 
     def value(self, prefix: str = "") -> Column:
         """Return its value by the columns that tasks return, which may have a prefix."""
-        names = [f"{prefix}{each.column}" for each in self.partials]
+        names = [f"{prefix}{partial.column}" for partial in self.partials]
         return F.expr(f"({self.final.format(*names)}\n)").cast(self.kind)
 
     @property
@@ -189,7 +189,7 @@ class LiftedCall:
     @cached_property
     def fields(self) -> tuple[StructField, ...]:
         """The columns that tasks return for it."""
-        return tuple(StructField(each.column, each.value_kind) for each in self.partials)
+        return tuple(StructField(partial.column, partial.value_kind) for partial in self.partials)
 
 
 class Lifting:
@@ -215,7 +215,7 @@ class Lifting:
         return tuple(self._call(number, call) for number, call in enumerate(calls))
 
     def _call(self, number: int, call: AggregateCall) -> LiftedCall:
-        arguments = [f"({each}\n)" for each in call.arguments]
+        arguments = [f"({argument}\n)" for argument in call.arguments]
         try:
             with unlogged():
                 if call.own is not None:
@@ -235,7 +235,7 @@ class Lifting:
         kinds = self._kinds(arguments)
         if call.function != "count" or call.is_distinct:
             _check_kinds(call, kinds)
-        if any(isinstance(each, YearMonthIntervalType) for each in kinds):  # Arrow has none
+        if any(isinstance(kind, YearMonthIntervalType) for kind in kinds):  # Arrow has none
             arguments = [
                 _months_of(text) if isinstance(kind, YearMonthIntervalType) else text
                 for text, kind in zip(arguments, kinds, strict=True)
@@ -243,18 +243,18 @@ class Lifting:
             kinds = self._kinds(arguments)
         of_numbers = number_type(kinds[0].simpleString()) if kinds else "double"
         lifts = function.lifts(arguments, time=MICROS, number=of_numbers)
-        given = _Argument(
+        argument = _Argument(
             _filtered(arguments[0], call.where) if len(kinds) == 1 else "",
             kinds[0] if len(kinds) == 1 else None,
-            own=arguments[0] if len(kinds) == 1 else "",
+            unfiltered=arguments[0] if len(kinds) == 1 else "",
             where=call.where,
         )
         partials = tuple(
-            self._partial(f"__p{number}_{at}", each, _filtered(lift, call.where), given)
-            for at, (each, lift) in enumerate(zip(function.partials, lifts, strict=True))
+            self._partial(f"__p{number}_{place}", partial, _filtered(lift, call.where), argument)
+            for place, (partial, lift) in enumerate(zip(function.partials, lifts, strict=True))
         )
         kind = self._type(asked.reference_of(written, time=MICROS))
-        names = [f"{{{at}}}" for at in range(len(partials))]
+        names = [f"{{{place}}}" for place in range(len(partials))]
         final = _escaped(function, names, arguments)
         if isinstance(kind, YearMonthIntervalType):
             final = f"make_ym_interval(0, CAST(round({final}) AS INT))"
@@ -262,26 +262,28 @@ class Lifting:
 
     def _kinds(self, arguments: Sequence[str]) -> list[DataType]:
         """Return the types of expressions."""
-        given = self.df.selectExpr(*arguments).schema if arguments else ()
-        return [each.dataType for each in given]
+        fields = self.df.selectExpr(*arguments).schema if arguments else ()
+        return [field.dataType for field in fields]
 
-    def _partial(self, column: str, partial: Partial, lift: str, given: _Argument) -> LiftedPartial:
+    def _partial(
+        self, column: str, partial: Partial, lift: str, argument: _Argument
+    ) -> LiftedPartial:
         monoid = MONOIDS[partial.monoid]
         template = monoid.reduce_sql or "{x}"
         kind = self._type(template.format(x=f"({lift}\n)"))
         what = (partial.monoid, lift)
         source = self._sources.setdefault(what, column) if self.by_row else column
-        gives, made = value_type(monoid, kind), _made(partial, lift, kind, given)
-        return LiftedPartial(column, source, monoid, partial.monoid, lift, kind, gives, made)
+        gives, making = value_type(monoid, kind), _made(partial, lift, kind, argument)
+        return LiftedPartial(column, source, monoid, partial.monoid, lift, kind, gives, making)
 
     def _own(self, number: int, call: AggregateCall, arguments: Sequence[str]) -> LiftedCall:
         """Return a call of a user's aggregate: its arguments travel, and tasks lift them."""
         monoid = UserMonoid(call.own)
-        named = ", ".join(f"{each} AS a{at}" for at, each in enumerate(arguments))
+        named = ", ".join(f"{argument} AS a{place}" for place, argument in enumerate(arguments))
         lift = _filtered(f"struct({named})", call.where)
         of_row = self._type(lift)
-        given = to_arrow_type(of_row, timezone="UTC")
-        fields = [pa.array([], given.field(at).type) for at in range(given.num_fields)]
+        struct = to_arrow_type(of_row, timezone="UTC")
+        fields = [pa.array([], struct.field(index).type) for index in range(struct.num_fields)]
         lifted = monoid.lifted(fields)
         none = np.empty(0, np.int64)
         kind = from_arrow_type(monoid.value(lifted, none, none).type)
@@ -302,7 +304,7 @@ class _Argument:
     """SQL, NULL where FILTER is not true; empty if there is not one argument."""
     kind: DataType | None
     """Its type; None if there is not one argument."""
-    own: str
+    unfiltered: str
     """The same SQL without FILTER."""
     where: str
     """The condition of FILTER; empty if there is none."""
@@ -310,56 +312,58 @@ class _Argument:
     @property
     def masked(self) -> Masked | None:
         """The argument and the condition; None without FILTER, or of several arguments."""
-        return Masked(self.own, self.where) if self.own and self.where else None
+        return Masked(self.unfiltered, self.where) if self.unfiltered and self.where else None
 
 
-def _made(of: Partial, lift: str, partial_kind: DataType, given: _Argument) -> Made | None:
+def _made(partial: Partial, lift: str, partial_kind: DataType, argument: _Argument) -> Made | None:
     """Return how tasks make a partial of a row of what travels; None if Spark makes it.
 
     Args:
-        of: the partial.
+        partial: the partial.
         lift: SQL of what is combined of a row.
         partial_kind: type of the partial.
-        given: the argument of its call.
+        argument: the argument of its call.
     """
-    way, kind = WAYS.get((of.lift, of.monoid)), given.kind
-    if of.monoid == "count":
+    way, kind = WAYS.get((partial.lift, partial.monoid)), argument.kind
+    if partial.monoid == "count":
         # Of a text it is enough to send whether it is there.
         is_short = isinstance(kind, NumericType | DatetimeType | BooleanType)
-        if way is not None and not given.where and (way == "one" or is_short):
-            return Made(way, given.text, None)
-        is_present = way == "present" and not given.where
-        present = given.text if is_present else ""
-        return Made("true", f"({lift}\n) IS NOT NULL", None, present, _counted(of, given))
+        if way is not None and not argument.where and (way == "one" or is_short):
+            return Made(way, argument.text, None)
+        is_present = way == "present" and not argument.where
+        present = argument.text if is_present else ""
+        return Made("true", f"({lift}\n) IS NOT NULL", None, present, _counted(partial, argument))
     is_nested = isinstance(kind, _NESTED)
-    if way is None or kind is None or is_nested or (way == "timed" and given.where):
+    if way is None or kind is None or is_nested or (way == "timed" and argument.where):
         return None
     if way in ("same", "timed"):
-        return Made(way, given.text, None, masked=given.masked)
+        return Made(way, argument.text, None, masked=argument.masked)
     is_exact = isinstance(kind, DecimalType)
     if not isinstance(kind, NumericType) or (way == "moments" and is_exact):
         return None
     number = pa.float64()
     if way != "moments":
-        own = partial_kind["sum"].dataType if isinstance(partial_kind, StructType) else partial_kind
-        number = to_arrow_type(own, timezone="UTC")
-    return Made(way, given.text, number, masked=given.masked)
+        sum_type = (
+            partial_kind["sum"].dataType if isinstance(partial_kind, StructType) else partial_kind
+        )
+        number = to_arrow_type(sum_type, timezone="UTC")
+    return Made(way, argument.text, number, masked=argument.masked)
 
 
-def _counted(of: Partial, given: _Argument) -> Masked | None:
+def _counted(partial: Partial, argument: _Argument) -> Masked | None:
     """Return which rows a count with a condition counts; None without one."""
-    if of.lift == COUNT_IF:
-        return Masked("", both(given.own, given.where))
-    way = WAYS.get((of.lift, of.monoid))
+    if partial.lift == COUNT_IF:
+        return Masked("", both(argument.unfiltered, argument.where))
+    way = WAYS.get((partial.lift, partial.monoid))
     if way == "one":
-        return Masked("", given.where) if given.where else None
-    return given.masked if way == "present" else None
+        return Masked("", argument.where) if argument.where else None
+    return argument.masked if way == "present" else None
 
 
 def as_nullable(kind: DataType) -> DataType:
     """Return a type whose parts may all be NULL: combined partials may be, where no value is."""
     if isinstance(kind, StructType):
-        fields = [StructField(each.name, as_nullable(each.dataType)) for each in kind]
+        fields = [StructField(field.name, as_nullable(field.dataType)) for field in kind]
         return StructType(fields)
     return ArrayType(as_nullable(kind.elementType)) if isinstance(kind, ArrayType) else kind
 
@@ -402,8 +406,8 @@ def _filtered(lift: str, where: str) -> str:
 
 def _escaped(function: AggregateFunction, names: Sequence[str], arguments: Sequence[str]) -> str:
     """Return the SQL of a value with places for the columns; braces of arguments are text."""
-    given = [each.replace("{", "{{").replace("}", "}}") for each in arguments]
-    return function.final_of(names, given)
+    escaped = [argument.replace("{", "{{").replace("}", "}}") for argument in arguments]
+    return function.final_of(names, escaped)
 
 
 CODE, CHECK = "__code", "__check"
@@ -449,14 +453,14 @@ class Groups:
     them among those before. A group of the last ones lies in one bucket."""
 
     @classmethod
-    def of(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
+    def from_columns(cls, df: DataFrame, columns: Sequence[tuple[str, str]]) -> Groups:
         """Return the groups by expressions over a DataFrame.
 
         Raises:
             QueryError: one that Spark refuses, or of a type that cannot be grouped by.
             NotSupportedError: texts of a collation.
         """
-        found = []
+        fields = []
         for name, text in columns:
             try:
                 with unlogged():
@@ -474,8 +478,8 @@ class Groups:
                 )
                 raise NotSupportedError(msg, group=text)
             check_travel(f"GROUP BY {text}", [StructField(text, kind)])
-            found.append(StructField(name, kind))
-        return cls(tuple(columns), tuple(found))
+            fields.append(StructField(name, kind))
+        return cls(tuple(columns), tuple(fields))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -488,7 +492,7 @@ class Groups:
         return [f"({text}\n) AS {quoted(name)}" for name, text in self.columns]
 
     @property
-    def travelling(self) -> dict[str, str]:
+    def shuffle_columns(self) -> dict[str, str]:
         """SQL of their columns over rows that have these, by name; of a column, that column."""
         return {
             name: quoted(name) if plain_name(text) is None else text for name, text in self.columns
@@ -497,30 +501,32 @@ class Groups:
     @property
     def are_nested(self) -> bool:
         """Whether some have parts: a zero in these has a sign until Spark groups by them."""
-        return any(isinstance(each.dataType, _WITH_PARTS) for each in self.fields)
+        return any(isinstance(field.dataType, _WITH_PARTS) for field in self.fields)
 
     @property
     def are_exact(self) -> bool:
         """Whether equal groups have equal bits: zeros have a sign, and there are many NaN."""
-        return not any(isinstance(each.dataType, (*_WITH_PARTS, *_FLOATS)) for each in self.fields)
+        return not any(
+            isinstance(field.dataType, (*_WITH_PARTS, *_FLOATS)) for field in self.fields
+        )
 
     @cached_property
     def own_keys(self) -> list[Column]:
         """The columns that tell cells apart."""
-        return [F.col(each) for each in (START, *map(quoted, self.names))]
+        return [F.col(name) for name in (START, *map(quoted, self.names))]
 
     @cached_property
     def keys(self) -> list[Column]:
         """The same and what is computed of them."""
         coded = islice(code_columns(), 2 * (1 + len(self.coarser)))
-        return [*(F.col(each) for each in (BUCKET, *coded)), *self.own_keys]
+        return [*(F.col(name) for name in (BUCKET, *coded)), *self.own_keys]
 
     def codes(self, n_buckets: int) -> list[str]:
         """Return SQL of the codes and the bucket of groups, over rows with their columns."""
         every = (self.names, *self.coarser)
-        hashes = [each for names in every for each in self._hashes(names)]
+        hashes = [text for names in every for text in self._hashes(names)]
         bucket = f"CAST(pmod({hashes[-2]}, {n_buckets}L) AS INT)"
-        coded = [f"{each} AS {name}" for each, name in zip(hashes, code_columns(), strict=False)]
+        coded = [f"{text} AS {name}" for text, name in zip(hashes, code_columns(), strict=False)]
         return [*coded, f"{bucket} AS {BUCKET}"]
 
     def hashes(self, code: str, check: str) -> list[str]:
@@ -530,7 +536,7 @@ class Groups:
 
     def _hashes(self, names: Sequence[str]) -> tuple[str, str]:
         """Return SQL of both hashes of some of the columns."""
-        parts = [part for each in self.fields if each.name in names for part in _hashed(each)]
+        parts = [part for field in self.fields if field.name in names for part in _hashed(field)]
         # A hash steps over NULL, so the places of NULLs are hashed, too.
         nulls = [f"IF({quoted(name)} IS NULL, {1 << k}, 0)" for k, name in enumerate(names)]
         hashed = ", ".join([" + ".join(nulls) or "0", *parts])
@@ -556,7 +562,7 @@ TRAVELS = "__t"
 class MaskedColumn:
     """A column of the rows where a condition is true; NULL elsewhere."""
 
-    of: str
+    column: str
     """The column; empty if only the condition counts."""
     test: RowTest
     is_count: bool
@@ -564,14 +570,14 @@ class MaskedColumn:
 
     def of_rows(self, rows: pa.RecordBatch, passes: Mask) -> pa.Array:
         """Return the column of some rows, given those for which the condition is true ((N,))."""
-        column = rows.column(self.of) if self.of else None
+        column = rows.column(self.column) if self.column else None
         if self.is_count:
             return pa.array(passes if column is None else passes & is_there(column))
         assert column is not None
         return pc.if_else(pa.array(passes), column, pa.scalar(None, column.type))
 
 
-class Travelling:
+class ShuffleColumns:
     """What travels of rows, and what tasks make of it, in the order in which it is added.
 
     Args:
@@ -585,8 +591,10 @@ class Travelling:
     ) -> None:
         self._in_files = in_files
         self._test = cache(test)
-        lower = [each.lower() for each in columns]
-        self._known = {each.lower(): each for each in columns if lower.count(each.lower()) == 1}
+        lower = [column.lower() for column in columns]
+        self._known = {
+            column.lower(): column for column in columns if lower.count(column.lower()) == 1
+        }
         self._made: dict[str, Column] = {}
         self._names: dict[str, str] = {}
         self.lifts: dict[str, Lift] = {}
@@ -601,7 +609,7 @@ class Travelling:
     @property
     def columns(self) -> list[Column]:
         """The columns that travel, over the rows."""
-        return [made.alias(name) for name, made in self._made.items()]
+        return [column.alias(name) for name, column in self._made.items()]
 
     def add(self, name: str, text: str) -> None:
         """Add a column by its name in tasks, and SQL over the rows."""
@@ -614,51 +622,51 @@ class Travelling:
             partial: of a call.
             is_timed: whether tasks know the event time of each row.
         """
-        made = partial.made
-        if self._in_files and made is not None and made.present:
-            self.lifts[partial.source] = Lift("present", self._travels(made.present))
-        elif self._in_files and made is not None and (masked := self._masked(made)):
-            self.lifts[partial.source] = Lift(made.way, masked, made.kind)
-        elif made is None or (made.way == "timed" and not is_timed):
+        making = partial.making
+        if self._in_files and making is not None and making.present:
+            self.lifts[partial.source] = Lift("present", self._travels(making.present))
+        elif self._in_files and making is not None and (masked := self._masked(making)):
+            self.lifts[partial.source] = Lift(making.way, masked, making.kind)
+        elif making is None or (making.way == "timed" and not is_timed):
             self.computed.append(partial.lift)
             self._made[partial.source] = partial.of_row
             self.lifts[partial.source] = Lift("same", partial.source)
         else:
-            of = self._travels(made.text) if made.text else ""
-            self.lifts[partial.source] = Lift(made.way, of, made.kind)
+            column = self._travels(making.text) if making.text else ""
+            self.lifts[partial.source] = Lift(making.way, column, making.kind)
 
     def own(self, text: str) -> str | None:
         """Return the column of the rows that an expression is; None if it is another one."""
         plain = plain_name(text)
         return None if plain is None else self._known.get(plain.lower())
 
-    def _masked(self, made: Made) -> str:
+    def _masked(self, making: Made) -> str:
         """Return the name of a column that tasks make by a condition; "" if they cannot."""
-        masked = made.masked
+        masked = making.masked
         if masked is None:
             return ""
-        of, test = self.own(masked.of) if masked.of else "", self._test(masked.where)
-        if of is None or test is None:
-            self.computed.append(masked.where if test is None else masked.of)
+        column, test = self.own(masked.column) if masked.column else "", self._test(masked.where)
+        if column is None or test is None:
+            self.computed.append(masked.where if test is None else masked.column)
             return ""
-        is_count = made.way == "true"
-        key = f"{of} {test.id} {is_count}"
+        is_count = making.way == "true"
+        key = f"{column} {test.id} {is_count}"
         if key not in self._names:
             name = self._names[key] = f"{TRAVELS}{len(self._names)}"
-            self.masked[name] = MaskedColumn(of, test, is_count)
+            self.masked[name] = MaskedColumn(column, test, is_count)
         return self._names[key]
 
     def _travels(self, text: str) -> str:
         """Return the name under which an expression travels."""
-        own = self.own(text)
-        key = text if own is None else f"`{own}"
+        column = self.own(text)
+        key = text if column is None else f"`{column}"
         if key not in self._names:
             name = self._names[key] = f"{TRAVELS}{len(self._names)}"
-            self._made[name] = F.expr(text) if own is None else F.col(quoted(own))
-            if own is None:
+            self._made[name] = F.expr(text) if column is None else F.col(quoted(column))
+            if column is None:
                 self.computed.append(text)
             else:
-                self.plain[name] = own
+                self.plain[name] = column
         return self._names[key]
 
 
@@ -668,7 +676,7 @@ def plain_name(text: str) -> str | None:
     >>> plain_name("(dateTime\n)"), plain_name("`a b`"), plain_name("v + 1"), plain_name("'v'")
     ('dateTime', 'a b', None, None)
     """
-    tokens = [each for each in tokens_of(text) if each.text not in ("(", ")")]
+    tokens = [token for token in tokens_of(text) if token.text not in ("(", ")")]
     if len(tokens) != 1 or tokens[0].token_type in _NO_NAMES:
         return None
     (only,) = tokens

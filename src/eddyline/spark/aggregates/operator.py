@@ -79,7 +79,7 @@ from eddyline.spark.aggregates.columns import (
     Groups,
     Lifting,
     Placement,
-    Travelling,
+    ShuffleColumns,
     check_no_temporary,
     plain_name,
     start_of_cell,
@@ -181,10 +181,10 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         self.is_local = time_type(site.df, site.time, site.query) == LOCAL
         self.rows_shape = site.df
         timed = site.df.withColumn(MICROS, self.micros)
-        self.groups = Groups.of(timed, group_by)
+        self.groups = Groups.from_columns(timed, group_by)
         self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
         # The driver fetches no cells that grow with their rows.
-        grows = any(isinstance(each.kind, ArrayType | BinaryType) for each in self.lifts)
+        grows = any(isinstance(lifted.kind, ArrayType | BinaryType) for lifted in self.lifts)
         plans = PLANS[:2] if grows or self.by_row else PLANS
         self.loop = AggregateLoop(adaptive=self.options.adaptive and self.decides, plans=plans)
         self.laid_by = self.loop.plan
@@ -200,22 +200,22 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         self.clock.asked((lambda: self.runs_ahead) if site.is_filtered else None)
 
     @classmethod
-    def of(cls, step: Any, site: Site) -> Self:
+    def from_step(cls, step: Any, site: Site) -> Self:
         """Return the operator of a step, whose tasks may read the files of its stream."""
-        made = cls(step, site)
-        made.follow_stream(site)
-        return made
+        operator = cls(step, site)
+        operator.follow_stream(site)
+        return operator
 
     def partials_of(self, calls: Sequence[LiftedCall]) -> Partials:
         """Return the columns of the partial aggregates of calls."""
-        own = [each for call in calls for each in call.partials]
-        monoids = {each.source: each.name or each.monoid for each in own}
+        partials = [lifted for call in calls for lifted in call.partials]
+        monoids = {lifted.source: lifted.name or lifted.monoid for lifted in partials}
         return Partials(monoids, is_ansi(self.spark))
 
     @property
     def lifts(self) -> list[LiftedPartial]:
         """The partial aggregates of all calls."""
-        return [each for call in self.calls for each in call.partials]
+        return [lifted for call in self.calls for lifted in call.partials]
 
     @property
     def n_buckets(self) -> int:
@@ -248,24 +248,24 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     @property
     def carried(self) -> Mapping[str, str]:
         """What travels of rows beside partials: SQL over the rows by its name in tasks."""
-        return self.groups.travelling
+        return self.groups.shuffle_columns
 
-    def travelling(self, *, in_files: bool) -> Travelling:
+    def shuffle_columns(self, *, in_files: bool) -> ShuffleColumns:
         """Return what of rows travels to tasks, and what these make of it.
 
         Args:
             in_files: whether tasks read the rows themselves.
         """
         rows = self.rows_shape
-        found = Travelling(rows.columns, in_files=in_files, test=partial(_test_of, rows))
+        shuffled = ShuffleColumns(rows.columns, in_files=in_files, test=partial(_test_of, rows))
         for name, text in self.carried.items():
-            found.add(name, text)
+            shuffled.add(name, text)
         # Tasks that make cells of slices know the event times only of rows that they read.
         is_timed = in_files or self.slides in (None, EACH_INSTANT)
         # Equal partials of several calls are one column, but in cells.
-        for each in {each.source: each for each in self.lifts}.values():
-            found.add_partial(each, is_timed=is_timed)
-        return found
+        for lifted in {lifted.source: lifted for lifted in self.lifts}.values():
+            shuffled.add_partial(lifted, is_timed=is_timed)
+        return shuffled
 
     @property
     def slides(self) -> Slides | None:
@@ -297,10 +297,10 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     @property
     def plain_fields(self) -> StructType:
         """The columns of ``PlainValues``, but for the place."""
-        values = [StructField(each.call.column, each.kind) for each in self.calls if each.is_plain]
+        values = [StructField(call.call.column, call.kind) for call in self.calls if call.is_plain]
         instant = TimestampNTZType() if self.is_local else TimestampType()
         window = StructType([StructField(name, instant) for name in ("start", "end")])
-        groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
+        groups = [StructField(field.name, field.dataType) for field in self.groups.fields]
         return StructType([*groups, *values, StructField(WINDOW, window)])
 
     def plain_values(
@@ -314,9 +314,9 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     ) -> PlainValues:
         """Return how results are made of what tasks return; see ``PlainValues``."""
         values = {
-            each.call.column: (each.partials[0].column, each.is_count)
-            for each in self.calls
-            if each.is_plain
+            call.call.column: (call.partials[0].column, call.is_count)
+            for call in self.calls
+            if call.is_plain
         }
         instant = pa.timestamp("us", None if self.is_local else "UTC") if has_window else None
         return PlainValues(tuple(kept), values, instant, start, picked, having)
@@ -436,10 +436,10 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             with self._lock:
                 self.loop.newest = AggregateProfile()  # nothing of the last one counts
             return entries
-        profile = AggregateProfile().merge(*(each.profile for each in reports))
+        profile = AggregateProfile().merge(*(report.profile for report in reports))
         with self._lock:
             self.total = self.total.merge(profile)
-            self._loads = tuple(each.profile.n_cells for each in reports)
+            self._loads = tuple(report.profile.n_cells for report in reports)
             return entries + self.loop.step(profile, batch.id)
 
     # -- the lane -------------------------------------------------------------------------------
@@ -456,12 +456,12 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             raise Refused(f"Spark computes {inner.strip()}")
         if not self._in_files.masked.keys().isdisjoint(self.handed):
             raise Refused("a column has the name of one that tasks make")
-        if self.slides is not None and not all(each.can_reduce for each in self.lifts):
+        if self.slides is not None and not all(lifted.can_reduce for lifted in self.lifts):
             raise Refused("tasks do not put together what is asked of a group")
 
     def check_fits(self, scan: PlainScan) -> None:
         """Raise Refused if a group has values that tasks do not hash as Spark does."""
-        tests = (each.test for each in self._in_files.masked.values())
+        tests = (column.test for column in self._in_files.masked.values())
         check_settings([self.where, *tests], scan.spark)
         kinds = {column.name: column.type_text for column in scan.columns}
         for name in (self.time, *self._hashed(self.hashed.names)):
@@ -469,20 +469,20 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
                 raise Refused(f"tasks do not hash {name!r}, which is of type {kinds.get(name)}")
 
     @cached_property
-    def _travels(self) -> Travelling:
+    def _travels(self) -> ShuffleColumns:
         """What of rows travels, and what tasks make of it."""
-        return self.travelling(in_files=False)
+        return self.shuffle_columns(in_files=False)
 
     @cached_property
     def as_rows(self) -> Selected:
         """Rows as they go to the buckets, with their codes."""
-        codes = (F.col(each) for each in (BUCKET, CODE, CHECK, START))
+        codes = (F.col(name) for name in (BUCKET, CODE, CHECK, START))
         return Selected(*codes, *self._travels.columns)
 
     @cached_property
-    def _in_files(self) -> Travelling:
+    def _in_files(self) -> ShuffleColumns:
         """What travels where tasks read the rows themselves."""
-        return self.travelling(in_files=True)
+        return self.shuffle_columns(in_files=True)
 
     @property
     def hashed(self) -> Groups:
@@ -491,20 +491,22 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     def _hashed(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of the rows that some of these groups are."""
-        found = (self._in_files.own(text) for name, text in self.hashed.columns if name in names)
-        return tuple(each for each in found if each is not None)
+        columns = (self._in_files.own(text) for name, text in self.hashed.columns if name in names)
+        return tuple(column for column in columns if column is not None)
 
     @property
     def _levels(self) -> tuple[tuple[str, ...], ...]:
         """The columns of the rows that groups are, and those of coarser groups."""
-        return tuple(self._hashed(each) for each in (self.hashed.names, *self.hashed.coarser))
+        return tuple(self._hashed(level) for level in (self.hashed.names, *self.hashed.coarser))
 
     @property
     def handed(self) -> tuple[str, ...]:
         """The columns of the rows that tasks read."""
-        groups = (each for level in self._levels for each in level)
+        groups = (name for level in self._levels for name in level)
         masked = self._in_files.masked.values()
-        tested = (name for each in masked for name in (each.of, *each.test.columns) if name)
+        tested = (
+            name for column in masked for name in (column.column, *column.test.columns) if name
+        )
         plain = self._in_files.plain.values()
         return (*dict.fromkeys([self.time, *groups, *plain, *tested]),)
 
@@ -520,7 +522,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             files: that are read.
             spans: whether tasks report the event time of all rows.
         """
-        found = self._in_files
+        columns = self._in_files
         return FileRows(
             **files.reading(self.handed),
             n_buckets=self.n_buckets,
@@ -530,9 +532,9 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             where=self.where,
             before=max(self.clock.before, ALWAYS + 1),
             levels=self._levels,
-            travels={**found.plain, **{name: name for name in found.masked}},
-            masked=found.masked,
-            lifts=found.lifts,
+            travels={**columns.plain, **{name: name for name in columns.masked}},
+            masked=columns.masked,
+            lifts=columns.lifts,
             slides=self.slides,
             partials=self.partials_of(self.calls),
         )
@@ -542,7 +544,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
     def records(self) -> tuple[Record, ...]:
         """Return the record after a batch."""
         with self._lock:
-            files = [file for each in self.part.buckets.values() for file in each.files]
+            files = [file for bucket in self.part.buckets.values() for file in bucket.files]
             n_kept, n_bytes = (
                 sum(getattr(f, name) for f in files) for name in ("n_rows", "n_bytes")
             )
@@ -556,19 +558,19 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         """Return the aggregate as it stands."""
         with self._lock:
             states = list(self.part.buckets.values())
-            waiting = [file for each in states for file in each.waiting]
-            files = [file for each in states for file in each.files]
+            waiting = [file for state in states for file in state.waiting]
+            files = [file for state in states for file in state.files]
             return AggregateView(
                 name=self.query,
                 windows=self.windows,
                 groups=tuple(" ".join(text.split()) for _, text in self.groups.columns),
-                calls=tuple(dict.fromkeys(each.call.text for each in self.calls)),
+                calls=tuple(dict.fromkeys(call.call.text for call in self.calls)),
                 plan=self.loop.plan if self.decides and not self.by_row else "",
                 newest=self.loop.newest,
                 total=self.total,
-                n_waiting=sum(each.n_rows for each in waiting),
-                n_kept=sum(each.n_rows for each in files) - sum(each.n_rows for each in waiting),
-                n_bytes=sum(each.n_bytes for each in files),
+                n_waiting=sum(file.n_rows for file in waiting),
+                n_kept=sum(file.n_rows for file in files) - sum(file.n_rows for file in waiting),
+                n_bytes=sum(file.n_bytes for file in files),
                 n_files=len(files),
                 n_buckets=self.n_buckets,
                 fullest=self.fullest,
@@ -626,12 +628,12 @@ class AggregateOperator(AggregatingOperator):
         changes = not isinstance(self.window, SlideWindow | SessionWindow)
         self.emits = (step.emits or "istream") if changes else step.emits
         # What WHERE drops has no part in an aggregate, and must not make one raise.
-        calls = [replace(each, where=both(step.where, each.where)) for each in step.calls]
+        calls = [replace(call, where=both(step.where, call.where)) for call in step.calls]
         super().__init__(step, site, calls, step.groups)
         written = zip(self.calls, step.calls, strict=True)
-        self.calls = tuple(replace(each, call=call) for each, call in written)
+        self.calls = tuple(replace(lifted, call=call) for lifted, call in written)
         self.unbounded = tuple(unbounded_values(step.input, self.window, self.calls))
-        is_tied = self.counts or not all(each.monoid.commutes for each in self.lifts)
+        is_tied = self.counts or not all(lifted.monoid.commutes for lifted in self.lifts)
         self.ties = tuple(site.df.columns) if self.by_row and is_tied else ()
         """The columns that order rows of one instant, where their order counts."""
         self.partials = self.partials_of(self.calls)
@@ -644,7 +646,7 @@ class AggregateOperator(AggregatingOperator):
         # Sessions have an end of their own; Spark makes one of equal groups that have other bits.
         is_known = not self.by_row and not isinstance(self.window, SessionWindow)
         is_known = is_known and self.groups.are_exact
-        self._can_reduce = is_known and all(each.can_reduce for each in self.lifts)
+        self._can_reduce = is_known and all(lifted.can_reduce for lifted in self.lifts)
         """Whether tasks make of rows the cells that Spark would make."""
         self.shape(site.df)  # says what is wrong with it
 
@@ -663,7 +665,7 @@ class AggregateOperator(AggregatingOperator):
         """The rows that windows count; None if they count none."""
         if not self.counts:
             return None
-        return Counted.of(self.step, self.rows_shape, self.groups, self.query)
+        return Counted.from_step(self.step, self.rows_shape, self.groups, self.query)
 
     @property
     def n_buckets(self) -> int:
@@ -687,7 +689,7 @@ class AggregateOperator(AggregatingOperator):
             self.window,
             self.emits,
             ties=tuple(self.ties_travelling),
-            values={each.column: each.source for each in self.lifts} if self.by_row else {},
+            values={lifted.column: lifted.source for lifted in self.lifts} if self.by_row else {},
             spans=self.counted is not None and self.counted.spans,
             compares=self.compares,
             is_alone=self.compares and self._tells_time,
@@ -712,7 +714,7 @@ class AggregateOperator(AggregatingOperator):
         if not isinstance(self.window, SlideWindow) or self.window.length < LONGEST:
             return super().once(df)
         newest = self._timely(df).agg(F.max(MICROS)).collect()[0][0]
-        end = ALWAYS if newest is None else Slides.of(self.window).end_from(newest + 1)
+        end = ALWAYS if newest is None else Slides.from_window(self.window).end_from(newest + 1)
         worked = self._worked(self._timely(df), None, end)
         return self.results(worked.returned(self.task_schema))
 
@@ -735,12 +737,12 @@ class AggregateOperator(AggregatingOperator):
     def slides(self) -> Slides | None:
         """How time is cut into cells; None if rows go to the buckets as they are."""
         if isinstance(self.window, SlideWindow):
-            return Slides.of(self.window)
+            return Slides.from_window(self.window)
         return None if self.by_row else EACH_INSTANT
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return rows or cells with their buckets."""
-        to, reduced = self.placement, [each.reduced for each in self.lifts]
+        to, reduced = self.placement, [lifted.reduced for lifted in self.lifts]
         if self.counted is not None:
             return self.counted.rows(rows, self.n_buckets, self._travels.columns)
         if self.reduces or self.by_row:
@@ -748,8 +750,8 @@ class AggregateOperator(AggregatingOperator):
         if not isinstance(self.window, SessionWindow):
             return to.grouped(rows, self._start, reduced)
         ends = F.min(MICROS).alias(LEAST), F.max(MICROS).alias(END)
-        made = to.grouped(rows, self._start, [*reduced, *ends])
-        return made.withColumn(START, F.col(LEAST)).drop(LEAST)
+        grouped = to.grouped(rows, self._start, [*reduced, *ends])
+        return grouped.withColumn(START, F.col(LEAST)).drop(LEAST)
 
     @property
     def reduces(self) -> bool:
@@ -760,27 +762,27 @@ class AggregateOperator(AggregatingOperator):
     def carried(self) -> Mapping[str, str]:
         """What travels of rows beside partials: SQL over the rows by its name in tasks."""
         if self.counted is not None:
-            return self.counted.travelling
+            return self.counted.shuffle_columns
         if not isinstance(self.window, StayWindow):
-            return self.groups.travelling
-        return {**self.groups.travelling, LAST: self._last_instant(self.window)}
+            return self.groups.shuffle_columns
+        return {**self.groups.shuffle_columns, LAST: self._last_instant(self.window)}
 
     def _last_instant(self, window: StayWindow) -> str:
         """Return SQL of the last instant at which a row is there (µs)."""
         ends = [
-            f"least({micros_text(self.rows_shape, time, self.query)}, {LONGEST - each.length}L)"
-            f" + {each.length}L"
-            for time, each in window.inputs
+            f"least({micros_text(self.rows_shape, time, self.query)}, "
+            f"{LONGEST - input_window.length}L) + {input_window.length}L"
+            for time, input_window in window.inputs
         ]
         first = ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
         return f"coalesce({first}, {LONGEST}L)"
 
-    def travelling(self, *, in_files: bool) -> Travelling:
+    def shuffle_columns(self, *, in_files: bool) -> ShuffleColumns:
         """Return what of rows travels to tasks, the columns that order ties last."""
-        found = super().travelling(in_files=in_files)
-        for tie, each in self.ties_travelling.items():
-            found.add(tie, quoted(each))
-        return found
+        shuffled = super().shuffle_columns(in_files=in_files)
+        for tie, column in self.ties_travelling.items():
+            shuffled.add(tie, quoted(column))
+        return shuffled
 
     @property
     def ties_travelling(self) -> dict[str, str]:
@@ -794,7 +796,7 @@ class AggregateOperator(AggregatingOperator):
             return f"{MICROS} - pmod({MICROS}, {self.window.gap}L)"
         if not isinstance(self.window, SlideWindow):
             return MICROS
-        return start_of_cell(Slides.of(self.window))
+        return start_of_cell(Slides.from_window(self.window))
 
     # -- results --------------------------------------------------------------------------------
 
@@ -822,15 +824,15 @@ class AggregateOperator(AggregatingOperator):
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        found = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
+        fields = [*self.groups.fields, StructField(INSTANT, LongType()), *values]
         if isinstance(self.window, SessionWindow):
-            found.append(StructField(FIRST, LongType()))
+            fields.append(StructField(FIRST, LongType()))
         if self._tells_old:
-            found += [StructField(f"{OLD}{each.name}", each.dataType) for each in values]
-            found += [StructField(name, BooleanType()) for name in (IS, WAS)]
-        return [StructField(each.name, each.dataType) for each in found]
+            fields += [StructField(f"{OLD}{field.name}", field.dataType) for field in values]
+            fields += [StructField(name, BooleanType()) for name in (IS, WAS)]
+        return [StructField(field.name, field.dataType) for field in fields]
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the results of what tasks returned.
 
         Raises:
@@ -838,23 +840,23 @@ class AggregateOperator(AggregatingOperator):
         """
         try:
             with unlogged():
-                return self._answers(found)
+                return self._answers(returned)
         except AnalysisException as error:
             raise refused(f"query {self.query!r}", error, query=self.query) from error
 
-    def _answers(self, found: DataFrame) -> DataFrame:
+    def _answers(self, returned: DataFrame) -> DataFrame:
         if not self._tells_old:
-            return self._projected(found)
-        for each in self._sides:
-            found = each.over(found)
+            return self._projected(returned)
+        for added in self._sides:
+            returned = added.over(returned)
         side, other = (NEW, BEFORE) if self.emits == "istream" else (BEFORE, NEW)
         if self.step.copies:
             more = f"coalesce({side}.{COPIES}, 0L) - coalesce({other}.{COPIES}, 0L)"
             copies = f"explode(sequence(1L, {more})) AS {COPIES}_told"
-            shown = [quoted(name_of(each)) for each in self.step.projections]
-            return found.where(f"{more} > 0").selectExpr(f"{side}.*", copies).select(*shown)
+            shown = [quoted(name_of(projection)) for projection in self.step.projections]
+            return returned.where(f"{more} > 0").selectExpr(f"{side}.*", copies).select(*shown)
         same = f"{NEW}_is AND {BEFORE}_is AND {NEW} <=> {BEFORE}"
-        return found.where(f"{side}_is AND NOT ({same})").select(f"{side}.*")
+        return returned.where(f"{side}_is AND NOT ({same})").select(f"{side}.*")
 
     @cached_property
     def _sides(self) -> tuple[Added, ...]:
@@ -871,7 +873,7 @@ class AggregateOperator(AggregatingOperator):
                 passes = F.expr(f"CASE WHEN {NEVER} THEN FALSE {having} ELSE FALSE END")
             # Output columns may raise on rows that HAVING drops.
             texts = [*self.step.projections, *self._copies]
-            columns = F.struct(*[F.expr(each) for each in texts])
+            columns = F.struct(*[F.expr(text) for text in texts])
             kept = F.when(F.expr(NEVER), None).when(F.col(f"{side}_is"), columns)
             sides += [self._row(prefix), Added({f"{side}_is": passes}), Added({side: kept})]
         return tuple(sides)
@@ -880,8 +882,8 @@ class AggregateOperator(AggregatingOperator):
     def _copies(self) -> tuple[str, ...]:
         return (f"({self.step.copies}) AS {COPIES}",) if self.step.copies else ()
 
-    def _projected(self, found: DataFrame) -> DataFrame:
-        results = self._values.over(found)
+    def _projected(self, returned: DataFrame) -> DataFrame:
+        results = self._values.over(returned)
         if self.step.having:
             results = results.where(self.step.having)
         if self.step.copies:
@@ -901,7 +903,7 @@ class AggregateOperator(AggregatingOperator):
 
     def _row(self, prefix: str) -> Added:
         """Return the columns that HAVING and output columns read beside the groups."""
-        values = {each.call.column: each.value(prefix) for each in self.calls}
+        values = {call.call.column: call.value(prefix) for call in self.calls}
         return Added({**values, WINDOW: self._window_column})
 
     @property
@@ -963,7 +965,7 @@ class Counted:
     """Whether a group may have rows of several partitions."""
 
     @classmethod
-    def of(cls, step: AggregateStep, df: DataFrame, groups: Groups, query: str) -> Self:
+    def from_step(cls, step: AggregateStep, df: DataFrame, groups: Groups, query: str) -> Self:
         """Return what a step counts of a DataFrame.
 
         Raises:
@@ -971,7 +973,9 @@ class Counted:
         """
         assert step.window.counts is not None
         columns = step.window.counts.partition_by
-        found = Groups.of(df, [(f"{PART}{k}", quoted(each)) for k, each in enumerate(columns)])
+        partitions = Groups.from_columns(
+            df, [(f"{PART}{k}", quoted(column)) for k, column in enumerate(columns)]
+        )
         try:
             with unlogged():
                 if step.where:
@@ -980,8 +984,8 @@ class Counted:
             what = f"query {query!r}: WHERE {step.where}"
             raise refused(what, error, query=query, where=step.where) from error
         texts = {text.lower() for _, text in groups.columns}
-        spans = not {identifier(each).lower() for each in columns} <= texts
-        return cls(found, groups, step.where, spans)
+        spans = not {identifier(column).lower() for column in columns} <= texts
+        return cls(partitions, groups, step.where, spans)
 
     @property
     def has_own(self) -> bool:
@@ -989,16 +993,18 @@ class Counted:
         return self.spans or len(self.groups.columns) > len(self.partitions.columns)
 
     @property
-    def travelling(self) -> dict[str, str]:
+    def shuffle_columns(self) -> dict[str, str]:
         """What tasks read of rows beside aggregates and ties: SQL by the names that it has there.
 
         Of groups that are columns of the rows this is the column.
         """
-        own = [PASSES] if self.where else []
-        own += [OWN_CODE, OWN_CHECK] if self.has_own else []
+        columns = [PASSES] if self.where else []
+        columns += [OWN_CODE, OWN_CHECK] if self.has_own else []
         names = self.groups.names
-        groups = {each: quoted(each) for each in names} if self.where else self.groups.travelling
-        return {each: each for each in own} | groups
+        groups = (
+            {name: quoted(name) for name in names} if self.where else self.groups.shuffle_columns
+        )
+        return {column: column for column in columns} | groups
 
     def rows(self, rows: DataFrame, n_buckets: int, columns: Sequence[Column]) -> DataFrame:
         """Return rows with codes, their bucket, and other columns.
@@ -1006,9 +1012,9 @@ class Counted:
         Args:
             rows: with their event time.
             n_buckets: into which partitions are cut; 1 where a group may have rows of several.
-            columns: that travel; see ``travelling``.
+            columns: that travel; see ``shuffle_columns``.
         """
-        made, codes = [F.col(each) for each in (BUCKET, CODE, CHECK, START)], []
+        coded, codes = [F.col(name) for name in (BUCKET, CODE, CHECK, START)], []
         if self.where:
             rows = rows.selectExpr("*", f"coalesce(({self.where}\n), FALSE) AS {PASSES}")
         if self.has_own:
@@ -1019,7 +1025,7 @@ class Counted:
         ]
         rows = rows.selectExpr("*", *self.partitions.values, *values, f"{MICROS} AS {START}")
         rows = rows.selectExpr("*", *self.partitions.codes(n_buckets), *codes)
-        return rows.select(*made, *columns)
+        return rows.select(*coded, *columns)
 
 
 _OF_ONE_ROW = {"first", "first_value", "any_value", "last", "last_value", "min", "max"}
@@ -1034,8 +1040,8 @@ def shows_changes(step: AggregateStep, calls: Sequence[LiftedCall]) -> bool:
     if step.having or step.copies or not all(map(_is_told_apart, calls)):
         return False
     groups = {name.lower() for name, _ in step.groups}
-    values = {each.call.column.lower() for each in calls}
-    shown = [_shown(each, groups | values) for each in step.projections]
+    values = {call.call.column.lower() for call in calls}
+    shown = [_shown(projection, groups | values) for projection in step.projections]
     return None not in shown and values <= {*shown}
 
 
@@ -1047,9 +1053,9 @@ def tells_time(step: AggregateStep, time: str) -> bool:
     counts = step.window.counts
     if counts is None or counts.rows != 1:
         return False
-    calls = [each for each in step.calls if not each.where and len(each.arguments) == 1]
-    names = {plain_name(each.arguments[0]) for each in calls if each.function in _OF_ONE_ROW}
-    return time.lower() in {each.lower() for each in names if each is not None}
+    calls = [call for call in step.calls if not call.where and len(call.arguments) == 1]
+    names = {plain_name(call.arguments[0]) for call in calls if call.function in _OF_ONE_ROW}
+    return time.lower() in {name.lower() for name in names if name is not None}
 
 
 def _is_told_apart(call: LiftedCall) -> bool:
@@ -1062,7 +1068,7 @@ def _is_told_apart(call: LiftedCall) -> bool:
     return can_compare(to_arrow_type(kind, timezone="UTC"))
 
 
-def _shown(projection: str, known: Collection[str]) -> str | None:
+def _shown(projection: str, columns: Collection[str]) -> str | None:
     """Return the name of the group or value that an output column is; None if it is another.
 
     >>> _shown("(__agg0) AS n", {"__agg0"}), _shown("__agg0 + 1 AS n", {"__agg0"})
@@ -1075,7 +1081,7 @@ def _shown(projection: str, known: Collection[str]) -> str | None:
     path = plain_path(projection)
     if path is None:
         return None
-    names = tuple(each.lower() for each in path)
+    names = tuple(part.lower() for part in path)
     if names in ((WINDOW,), (WINDOW, "start"), (WINDOW, "end")):
         return WINDOW
-    return names[0] if len(names) == 1 and names[0] in known else None
+    return names[0] if len(names) == 1 and names[0] in columns else None

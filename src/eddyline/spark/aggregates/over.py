@@ -51,8 +51,8 @@ class OverOperator(AggregatingOperator):
     def __init__(self, step: OverStep, site: Site) -> None:
         check_names(site.df)
         by = [(f"__by{k}", text) for k, text in enumerate(step.partition_by)]
-        super().__init__(step, site, [each.call for each in step.calls], by)
-        self.columns = [StructField(each.name, each.dataType) for each in site.df.schema]
+        super().__init__(step, site, [over.call for over in step.calls], by)
+        self.columns = [StructField(field.name, field.dataType) for field in site.df.schema]
         check_travel("OVER (…)", self.columns)
         self.frames: dict[Window, list[LiftedCall]] = {}
         """The calls by the rows that they are over."""
@@ -74,7 +74,7 @@ class OverOperator(AggregatingOperator):
             Frame(
                 window,
                 self._in_order(self.partials_of(calls)) if is_counted else self.partials_of(calls),
-                {each.column: each.source for call in calls for each in call.partials},
+                {lifted.column: lifted.source for call in calls for lifted in call.partials},
             )
             for window, calls in self.frames.items()
         ]
@@ -85,7 +85,7 @@ class OverOperator(AggregatingOperator):
             self.partials_of(()),
             UNBOUNDED,
             frames=tuple(frames),
-            ties=tuple(each.name for each in self.columns) if is_counted else (),
+            ties=tuple(column.name for column in self.columns) if is_counted else (),
             lifts=self._lifts,
         )
 
@@ -106,26 +106,26 @@ class OverOperator(AggregatingOperator):
     @property
     def carried(self) -> Mapping[str, str]:
         """All columns of the rows."""
-        return {each.name: quoted(each.name) for each in self.columns}
+        return {column.name: quoted(column.name) for column in self.columns}
 
     @property
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         return [*self.columns, *(field for call in self.calls for field in call.fields)]
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the rows with the values of their calls."""
-        return self._answered.over(found)
+        return self._answered.over(returned)
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
         """How rows get values that are what tasks return; None if Spark makes one of them."""
-        if not all(each.is_plain for each in self.calls):
+        if not all(call.is_plain for call in self.calls):
             return None
-        names = [each.name for each in self.columns]
-        values = [StructField(each.call.column, each.kind) for each in self.calls]
+        names = [column.name for column in self.columns]
+        values = [StructField(call.call.column, call.kind) for call in self.calls]
         like = self.results(self.spark.createDataFrame([], self.task_schema))
-        texts = [*map(quoted, names), *(each.name for each in values)]
+        texts = [*map(quoted, names), *(value.name for value in values)]
         picked = picked_columns(texts, StructType([*self.columns, *values]), like)
         if picked is None:
             return None
@@ -134,15 +134,15 @@ class OverOperator(AggregatingOperator):
     @cached_property
     def _answered(self) -> Selected:
         """The output columns."""
-        own = [F.col(quoted(each.name)) for each in self.columns]
-        return Selected(*own, *(each.value().alias(each.call.column) for each in self.calls))
+        columns = [F.col(quoted(column.name)) for column in self.columns]
+        return Selected(*columns, *(call.value().alias(call.call.column) for call in self.calls))
 
     # -- what people see --------------------------------------------------------------------------
 
     @property
     def windows(self) -> tuple[str, ...]:
         """The windows of rows as a query would write them."""
-        return tuple(each.text for each in self.frames)
+        return tuple(window.text for window in self.frames)
 
 
 class CorrelateOperator(AggregatingOperator):
@@ -154,7 +154,7 @@ class CorrelateOperator(AggregatingOperator):
 
     def __init__(self, step: CorrelateStep, site: Site) -> None:
         super().__init__(step, site, (), [("__by0", PLACE), ("__by1", KEY)])
-        self.columns = [StructField(each.name, each.dataType) for each in site.df.schema]
+        self.columns = [StructField(field.name, field.dataType) for field in site.df.schema]
 
     @property
     def by_row(self) -> bool:
@@ -184,30 +184,30 @@ class CorrelateOperator(AggregatingOperator):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return the rows with their buckets."""
-        own = [quoted(each.name) for each in self.columns]
+        names = [quoted(column.name) for column in self.columns]
         coded = self.placement.coded(rows, f"coalesce({MICROS}, 0L)")
-        return coded.select(BUCKET, CODE, CHECK, START, *own)
+        return coded.select(BUCKET, CODE, CHECK, START, *names)
 
     @property
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         return self.columns
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the rows that pass, and the alerts."""
-        return found.select(*[F.col(quoted(each.name)) for each in self.columns])
+        return returned.select(*[F.col(quoted(column.name)) for column in self.columns])
 
     # -- what people see --------------------------------------------------------------------------
 
     def facts(self) -> AggregateView:
         """Return the correlations as they stand."""
-        said = tuple(each.text for _, each in self.step.correlations)
+        texts = tuple(correlation.text for _, correlation in self.step.correlations)
         return replace(
-            super().facts(), calls=said, groups=("correlation", "its group-by values"), notes=()
+            super().facts(), calls=texts, groups=("correlation", "its group-by values"), notes=()
         )
 
     @property
     def windows(self) -> tuple[str, ...]:
         """The timespans."""
-        lengths = sorted({each.length for _, each in self.step.correlations})
-        return tuple(span_text(each) for each in lengths)
+        lengths = sorted({correlation.length for _, correlation in self.step.correlations})
+        return tuple(span_text(length) for length in lengths)

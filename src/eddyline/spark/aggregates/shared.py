@@ -45,18 +45,18 @@ class SharedMember:
     having: str
 
     @classmethod
-    def of(
+    def from_step(
         cls, step: AggregateStep, columns: dict[str, str], groups: Sequence[str], presence: str
     ) -> SharedMember:
         """Return a query whose columns have other names."""
         assert isinstance(step.window, SlideWindow)
 
         def renamed(text: str) -> str:
-            return _COLUMN.sub(lambda found: columns.get(found[0], found[0]), text)
+            return _COLUMN.sub(lambda match: columns.get(match[0], match[0]), text)
 
         projections = tuple(map(renamed, step.projections))
-        own = {columns[name] for name, _ in step.groups}
-        names = tuple(each for each in groups if each in own)
+        group_columns = {columns[name] for name, _ in step.groups}
+        names = tuple(group for group in groups if group in group_columns)
         return cls(step.window, columns, names, presence, projections, renamed(step.having))
 
 
@@ -66,18 +66,18 @@ def members_of(step: SharedAggregateStep) -> tuple[list[AggregateCall], list[Sha
 
     def common(call: AggregateCall) -> str:
         plain = replace(call, column="")
-        known = calls.setdefault(plain, replace(call, column=f"{CALL}{len(calls)}"))
-        return known.column
+        shared_call = calls.setdefault(plain, replace(call, column=f"{CALL}{len(calls)}"))
+        return shared_call.column
 
     groups = {comparable(text): name for name, text in step.finest.groups}
-    found = []
-    for own, where in step.members:
-        columns = {name: groups[comparable(text)] for name, text in own.groups}
-        for call in own.calls:
+    members = []
+    for member, where in step.members:
+        columns = {name: groups[comparable(text)] for name, text in member.groups}
+        for call in member.calls:
             columns[call.column] = common(replace(call, where=both(where, call.where)))
         presence = common(AggregateCall("count", (), "", where=where)) if where else ""
-        found.append(SharedMember.of(own, columns, [*groups.values()], presence))
-    return list(calls.values()), found
+        members.append(SharedMember.from_step(member, columns, [*groups.values()], presence))
+    return list(calls.values()), members
 
 
 class SharedAggregateOperator(AggregatingOperator):
@@ -86,15 +86,15 @@ class SharedAggregateOperator(AggregatingOperator):
     def __init__(self, step: SharedAggregateStep, site: Site) -> None:
         calls, self.members = members_of(step)
         super().__init__(step, site, calls, step.finest.groups)
-        made = {each.groups for each in self.members}
-        self.levels = sorted(made, key=len, reverse=True)
+        levels = {member.groups for member in self.members}
+        self.levels = sorted(levels, key=len, reverse=True)
         self.groups = replace(self.groups, coarser=tuple(self.levels[1:]))
         self.partials = self.partials_of(self.calls)
-        by_call = {each.call.column: [one.column for one in each.partials] for each in self.calls}
-        self.shares = tuple(self._share(each, by_call) for each in self.members)
+        by_call = {call.call.column: [one.column for one in call.partials] for call in self.calls}
+        self.shares = tuple(self._share(member, by_call) for member in self.members)
 
     def _share(self, member: SharedMember, by_call: dict[str, list[str]]) -> Share:
-        own = dict.fromkeys(
+        columns = dict.fromkeys(
             column
             for call in member.columns.values()
             if call in by_call
@@ -102,7 +102,7 @@ class SharedAggregateOperator(AggregatingOperator):
         )
         presence = by_call[member.presence][0] if member.presence else ""
         level = self.levels.index(member.groups)
-        return Share(member.window, tuple(own), member.groups, presence, level)
+        return Share(member.window, tuple(columns), member.groups, presence, level)
 
     def plan_of(self, before: int, after: int) -> AggregatePlan:
         """Return the work of the buckets between two instants (µs)."""
@@ -112,46 +112,46 @@ class SharedAggregateOperator(AggregatingOperator):
 
     def cells(self, rows: DataFrame) -> DataFrame:
         """Return cells with their buckets."""
-        reduced = [each.reduced for each in self.lifts]
+        reduced = [lifted.reduced for lifted in self.lifts]
         return self.placement.grouped(rows, start_of_cell(self.slides), reduced)
 
     @cached_property
     def slides(self) -> Slides:
         """How time is cut into cells: at the edges of all windows."""
-        return Slides.common([each.window for each in self.members])
+        return Slides.common([member.window for member in self.members])
 
     @property
     def fields(self) -> list[StructField]:
         """The columns that tasks return, but for the report."""
         values = [field for call in self.calls for field in call.fields]
-        own = [StructField(PLACE, IntegerType())]
-        own += [StructField(name, LongType()) for name in (INSTANT, FIRST)]
-        groups = [StructField(each.name, each.dataType) for each in self.groups.fields]
-        return [*own, *groups, *values]
+        fields = [StructField(PLACE, IntegerType())]
+        fields += [StructField(name, LongType()) for name in (INSTANT, FIRST)]
+        groups = [StructField(field.name, field.dataType) for field in self.groups.fields]
+        return [*fields, *groups, *values]
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the results of all queries for which HAVING is true."""
         start, end = (F.expr(instant_of(name, is_local=self.is_local)) for name in (FIRST, INSTANT))
-        values: dict[str, Column] = {each.call.column: each.value() for each in self.calls}
+        values: dict[str, Column] = {call.call.column: call.value() for call in self.calls}
         values[WINDOW] = F.struct(start.alias("start"), end.alias("end"))
-        results = found.withColumns(values)
+        results = returned.withColumns(values)
         passes = [
-            (place, F.expr(f"({each.having}\n)"))
-            for place, each in enumerate(self.members)
-            if each.having
+            (place, F.expr(f"({member.having}\n)"))
+            for place, member in enumerate(self.members)
+            if member.having
         ]
         if passes:
-            said = F.lit(True)
+            is_result = F.lit(True)
             for place, condition in passes:
-                said = F.when(F.col(PLACE) == place, condition).otherwise(said)
-            results = results.where(said)
+                is_result = F.when(F.col(PLACE) == place, condition).otherwise(is_result)
+            results = results.where(is_result)
         return results.select(PLACE, *map(quoted, self.groups.names), *map(quoted, values))
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
         """How results are made if all values are what tasks return; None if Spark makes them."""
-        if any(each.having for each in self.members) or not all(
-            each.is_plain for each in self.calls
+        if any(member.having for member in self.members) or not all(
+            call.is_plain for call in self.calls
         ):
             return None
         step = self.plain_values((*self.groups.names, PLACE), start=FIRST)
@@ -160,4 +160,4 @@ class SharedAggregateOperator(AggregatingOperator):
     @property
     def windows(self) -> tuple[str, ...]:
         """The windows as queries would write them."""
-        return tuple(dict.fromkeys(each.window.text for each in self.members))
+        return tuple(dict.fromkeys(member.window.text for member in self.members))

@@ -114,24 +114,24 @@ class PlainValues:
     having: Values | None = None
     """Whether a result stays; None: all do."""
 
-    def __call__(self, found: pa.Table) -> pa.Table:
+    def __call__(self, answered: pa.Table) -> pa.Table:
         """Return the results in what a bucket has answered."""
-        columns = {name: found[name] for name in self.kept}
+        columns = {name: answered[name] for name in self.kept}
         for name, (column, is_count) in self.values.items():
-            columns[name] = found[column].fill_null(0) if is_count else found[column]
+            columns[name] = answered[column].fill_null(0) if is_count else answered[column]
         if self.instant is not None:
-            columns[WINDOW] = self._windows(found)
+            columns[WINDOW] = self._windows(answered)
         table = pa.table(columns)
         if self.having is not None:
             table = table.filter(self.having.over(table))
         return table if self.picked is None else self.picked(table)
 
-    def _windows(self, found: pa.Table) -> pa.StructArray:
-        end = found[INSTANT].combine_chunks()
+    def _windows(self, answered: pa.Table) -> pa.StructArray:
+        end = answered[INSTANT].combine_chunks()
         if self.start is None:
-            first = pa.nulls(found.num_rows, pa.int64())
+            first = pa.nulls(answered.num_rows, pa.int64())
         elif isinstance(self.start, str):
-            first = found[self.start].combine_chunks()
+            first = answered[self.start].combine_chunks()
         else:
             first = pc.subtract(end, self.start)
         ends = [first.cast(self.instant), end.cast(self.instant)]
@@ -145,29 +145,31 @@ def cells_of(arrived: Sequence[pa.RecordBatch], lifts: Mapping[str, Lift]) -> Ro
         arrived: in the order in which they came.
         lifts: how columns are made of those that came; none: these are they.
     """
-    filled = [each for each in arrived if each.num_rows]
+    filled = [batch for batch in arrived if batch.num_rows]
     if not filled:
         return None
     table = pa.Table.from_batches(filled).combine_chunks()
     coded = [*takewhile(table.column_names.__contains__, code_columns())]
     starts = _ints(table[START])
     ends = _ints(table[END]) if END in table.column_names else starts
-    own = (*coded, START, END, BUCKET, ROWS)
+    key_columns = (*coded, START, END, BUCKET, ROWS)
     columns: Mapping[str, pa.Array | pa.ChunkedArray]
     columns = (
         lifted(table, starts, lifts)
         if lifts
-        else {name: table[name] for name in table.column_names if name not in own}
+        else {name: table[name] for name in table.column_names if name not in key_columns}
     )
-    payload = pa.table({name: as_type(of, as_kept(of.type)) for name, of in columns.items()})
+    payload = pa.table(
+        {name: as_type(column, as_kept(column.type)) for name, column in columns.items()}
+    )
     return Rows({key: _ints(table[name]) for key, name in enumerate(coded)}, starts, ends, payload)
 
 
 def _n_rows(arrived: Sequence[pa.RecordBatch]) -> int:
     """Return the rows of cells, of which each knows how many it is of; of rows, their number."""
     return sum(
-        pc.sum(each.column(ROWS)).as_py() or 0 if ROWS in each.schema.names else each.num_rows
-        for each in arrived
+        pc.sum(batch.column(ROWS)).as_py() or 0 if ROWS in batch.schema.names else batch.num_rows
+        for batch in arrived
     )
 
 
@@ -182,12 +184,15 @@ def users_lifted(rows: Rows | None, users: Mapping[str, UserMonoid]) -> Rows | N
     for name, monoid in users.items():
         column = one_array(columns[name])
         is_cells = pa.types.is_list(column.type)
-        given = pc.list_flatten(column) if is_cells else column
-        there = is_there(given)
-        fields = [given.field(at).filter(pa.array(there)) for at in range(given.type.num_fields)]
-        made = monoid.lifted(fields)
+        arguments = pc.list_flatten(column) if is_cells else column
+        there = is_there(arguments)
+        fields = [
+            arguments.field(index).filter(pa.array(there))
+            for index in range(arguments.type.num_fields)
+        ]
+        partials = monoid.lifted(fields)
         sizes = pc.fill_null(pc.list_value_length(column), 0) if is_cells else None
-        columns[name] = monoid.merge(made, *_ranges_of(sizes, there))
+        columns[name] = monoid.merge(partials, *_ranges_of(sizes, there))
     return Rows(rows.codes, rows.starts, rows.ends, pa.table(columns), rows.passes)
 
 
@@ -200,8 +205,8 @@ def _ranges_of(sizes: pa.Array | None, there: Mask) -> tuple[Ints, Ints]:
 
 
 def _ints(column: pa.ChunkedArray) -> np.ndarray:
-    found: np.ndarray = column.to_numpy()
-    return np.ascontiguousarray(found)
+    numbers: np.ndarray = column.to_numpy()
+    return np.ascontiguousarray(numbers)
 
 
 REDUCED_ROWS, REDUCED_BYTES = 1 << 17, 64 << 20
@@ -247,57 +252,57 @@ class FileRows(FileBuckets):
         if not self.masked or not len(rows):
             return rows
         passes: dict[str, Mask] = {}
-        made = []
-        for each in self.masked.values():
-            test = each.test
+        columns = []
+        for masked in self.masked.values():
+            test = masked.test
             if test.id not in passes:
                 tested = [rows.column(name) for name in test.columns]
                 passes[test.id] = test.keeps(tested, len(rows))
-            made.append(each.of_rows(rows, passes[test.id]))
+            columns.append(masked.of_rows(rows, passes[test.id]))
         names = [*rows.schema.names, *self.masked]
-        return pa.RecordBatch.from_arrays([*rows.columns, *made], names)
+        return pa.RecordBatch.from_arrays([*rows.columns, *columns], names)
 
     def _codes(self, rows: pa.RecordBatch) -> dict[int, Ints]:
         """Return the codes of groups, as ``Groups.codes`` has them."""
-        found: dict[int, Ints] = {}
+        codes: dict[int, Ints] = {}
         for level, names in enumerate(self.levels):
             columns = [rows.column(name) for name in names]
             nulls = np.zeros(len(rows), np.int64)
             for place, column in enumerate(columns):
                 if column.null_count:
                     nulls += ~is_there(column) * (1 << place)
-            for key, known in ((CODE, ()), (CHECK, (CHECK_SEED,))):
-                hashes = seeds(len(rows), *known)
+            for key, seed in ((CODE, ()), (CHECK, (CHECK_SEED,))):
+                hashes = seeds(len(rows), *seed)
                 add_ints(hashes, nulls)
                 for column in columns:
                     add_hash(hashes, column)
-                found[2 * level + key] = hashes
-        return found
+                codes[2 * level + key] = hashes
+        return codes
 
     def _as_they_are(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         codes, micros = self._codes(rows), whole_numbers(rows.column(self.time))
-        travelling = {name: rows.column(column) for name, column in self.travels.items()}
-        return self._sent(codes, micros, travelling)
+        shuffle_columns = {name: rows.column(column) for name, column in self.travels.items()}
+        return self._sent(codes, micros, shuffle_columns)
 
     def _cells(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the cells of rows; rows of a group that lie close together become one."""
-        made: list[Rows] = []
+        reduced: list[Rows] = []
         held: list[pa.RecordBatch] = []
-        for each in rows:
-            held.append(each)
+        for batch in rows:
+            held.append(batch)
             if _are_many(held):
-                made.append(self._reduced(held))
+                reduced.append(self._reduced(held))
                 held = []
-            if _are_many([cells.payload for cells in made]):
-                cells = self._together(made)
+            if _are_many([cells.payload for cells in reduced]):
+                cells = self._together(reduced)
                 is_full = _are_many([cells.payload] * 2)
-                made = [] if is_full else [cells]
+                reduced = [] if is_full else [cells]
                 if is_full:
                     yield self._as_sent(cells)
         if held:
-            made.append(self._reduced(held))
-        if made:
-            yield self._as_sent(self._together(made))
+            reduced.append(self._reduced(held))
+        if reduced:
+            yield self._as_sent(self._together(reduced))
 
     @cached_property
     def _monoids(self) -> dict[str, Monoid]:
@@ -311,19 +316,24 @@ class FileRows(FileBuckets):
         starts, codes = self.slides.cells_of(micros), self._codes(rows)
         order, bounds = rows_by_cell(codes, starts)
         firsts, places = order[bounds[:-1]], pa.array(order)
-        found = {ROWS: pa.array(np.diff(bounds))}
+        columns = {ROWS: pa.array(np.diff(bounds))}
         # In the order of Spark's columns: cells that Spark made are put together with these.
         for name, lift in self.lifts.items():
-            monoid, column = self._monoids.get(name), self.travels.get(lift.of)
+            monoid, column = self._monoids.get(name), self.travels.get(lift.source)
             wanted = pa.array(firsts) if monoid is None else places
-            taken = {} if column is None else {lift.of: rows.column(column).take(wanted)}
+            taken = {} if column is None else {lift.source: rows.column(column).take(wanted)}
             values = one_array(lift.column(pa.table(taken), micros[order]))
             values = as_type(values, as_kept(values.type))
-            found[name] = (
+            columns[name] = (
                 values if monoid is None else monoid.merge(values, bounds[:-1], bounds[1:])
             )
-        at = starts[firsts]
-        return Rows({key: of[firsts] for key, of in codes.items()}, at, at, pa.table(found))
+        instants = starts[firsts]
+        return Rows(
+            {key: code[firsts] for key, code in codes.items()},
+            instants,
+            instants,
+            pa.table(columns),
+        )
 
     def _together(self, parts: list[Rows]) -> Rows:
         """Return cells with those of one group and start as one."""
@@ -353,5 +363,5 @@ class FileRows(FileBuckets):
 
 def _are_many(parts: Sequence[pa.RecordBatch | pa.Table]) -> bool:
     """Return whether rows are so many, or so large, that cells are made of them."""
-    n_rows, n_bytes = sum(each.num_rows for each in parts), sum(each.nbytes for each in parts)
+    n_rows, n_bytes = sum(part.num_rows for part in parts), sum(part.nbytes for part in parts)
     return bool(n_rows >= REDUCED_ROWS or n_bytes >= REDUCED_BYTES)

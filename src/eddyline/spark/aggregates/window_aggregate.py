@@ -96,15 +96,28 @@ def window_aggregate(
     """
     frame = checked_frame("the input of window_aggregate", df)
     chosen = _named("aggregates", aggregates)
-    groups = _named("by", by if isinstance(by, Mapping) else {_plain(each): each for each in by})
-    own = {each.lower(): made for each, made in (functions or {}).items()}
+    groups = _named(
+        "by", by if isinstance(by, Mapping) else {_plain(column): column for column in by}
+    )
+    users_functions = {
+        function_name.lower(): function for function_name, function in (functions or {}).items()
+    }
     texts = _texts(windows, groups, chosen, where, having)
-    known = [*AGGREGATES, *own]
+    aggregate_names = [*AGGREGATES, *users_functions]
     columns = {INPUT: column_types(frame)}
-    read = {each: read_query(text, columns, aggregates=known) for each, text in texts.items()}
-    made = {each: with_own(steps(query), own) for each, query in read.items()}
+    read = {
+        window_name: read_query(text, columns, aggregates=aggregate_names)
+        for window_name, text in texts.items()
+    }
+    steps_by_window = {
+        window_name: with_own(steps(query), users_functions) for window_name, query in read.items()
+    }
     relation = checked_relation("the input of window_aggregate", frame, time, lateness)
-    together = next(iter(made.values())) if isinstance(windows, str) else _together(made)
+    together = (
+        next(iter(steps_by_window.values()))
+        if isinstance(windows, str)
+        else _together(steps_by_window)
+    )
     text = "; ".join(texts.values())
     return Query(name, text, together, {INPUT: relation}, options, rename=RENAME)
 
@@ -121,53 +134,59 @@ def _texts(
     if not chosen:
         msg = "window_aggregate needs a window, such as 'RANGE 10 MINUTES SLIDE 1 MINUTE'"
         raise OptionError(msg)
-    outputs = [f"{text} AS {identifier(each)}" for each, text in groups.items()]
-    outputs += ["window", *(f"{text} AS {identifier(each)}" for each, text in aggregates.items())]
-    found = {}
-    for each, window in chosen.items():
-        read_window(checked_text("window", window), "the window" + (f" {each!r}" if each else ""))
+    outputs = [f"{text} AS {identifier(output)}" for output, text in groups.items()]
+    outputs += [
+        "window",
+        *(f"{text} AS {identifier(output)}" for output, text in aggregates.items()),
+    ]
+    selects = {}
+    for window_name, window in chosen.items():
+        read_window(
+            checked_text("window", window),
+            "the window" + (f" {window_name!r}" if window_name else ""),
+        )
         parts = [f"SELECT {', '.join(outputs)} FROM {INPUT} [{window.strip().strip('[]')}]"]
         parts += [f"WHERE {checked_text('where', where)}"] if where is not None else []
         parts += [f"GROUP BY {', '.join(groups.values())}"] if groups else []
         parts += [f"HAVING {checked_text('having', having)}"] if having is not None else []
-        found[each] = "\n".join(parts)
-    return found
+        selects[window_name] = "\n".join(parts)
+    return selects
 
 
-def _together(made: Mapping[str, Sequence[Step]]) -> tuple[Step, ...]:
+def _together(steps_by_window: Mapping[str, Sequence[Step]]) -> tuple[Step, ...]:
     """Return the steps of several windows as one: rows become cells once, for all of them."""
     members = []
-    for each, own in made.items():
-        last = own[-1]
+    for window_name, window_steps in steps_by_window.items():
+        last = window_steps[-1]
         assert isinstance(last, AggregateStep)
         if not isinstance(last.window, SlideWindow) or last.window.length == LONGEST:
             msg = (
-                f"several windows of one call slide over a length (RANGE … SLIDE …); {each!r} is "
-                f"[{last.window.text}], which is a call of its own"
+                f"several windows of one call slide over a length (RANGE … SLIDE …); "
+                f"{window_name!r} is [{last.window.text}], which is a call of its own"
             )
-            raise NotSupportedError(msg, window=each)
+            raise NotSupportedError(msg, window=window_name)
         members.append((last, ""))
-    *before, last = next(iter(made.values()))
+    *before, last = next(iter(steps_by_window.values()))
     assert isinstance(last, AggregateStep)
     together = SharedAggregateStep(last.input, tuple(members), OF_ALL)
     _, shared = members_of(together)
-    names = ", ".join(map(string_literal, made))
+    names = ", ".join(map(string_literal, steps_by_window))
     columns = (f"element_at(array({names}), {PLACE} + 1) AS window_name", *shared[0].projections)
     return (*before, together, ProjectStep(OF_ALL, columns))
 
 
-def _named(what: str, given: Any) -> dict[str, str]:
+def _named(what: str, texts: Any) -> dict[str, str]:
     """Return texts by names.
 
     Raises:
         OptionError: they are something else.
     """
-    if not isinstance(given, Mapping):
-        msg = f"{what} are given by name, such as {{'total': 'sum(v)'}}, got {given!r:.60}"
-        raise OptionError(msg, **{what: given})
+    if not isinstance(texts, Mapping):
+        msg = f"{what} are given by name, such as {{'total': 'sum(v)'}}, got {texts!r:.60}"
+        raise OptionError(msg, **{what: texts})
     return {
-        checked_text(f"name in {what}", each): checked_text(f"{what} {each!r}", text)
-        for each, text in given.items()
+        checked_text(f"name in {what}", name): checked_text(f"{what} {name!r}", text)
+        for name, text in texts.items()
     }
 
 

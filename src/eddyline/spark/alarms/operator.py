@@ -71,7 +71,7 @@ class AlarmOperator(ModelOperator):
         keys = self.spark.createDataFrame([], StructType(self.key_fields))
         self._binder = AlarmBinder(keys, shape)
         self.options = AlarmOptions.taken(site.options)[0].resolved()
-        self.left = AlarmOptions.taken(site.options)[1]
+        self.other_options = AlarmOptions.taken(site.options)[1]
         self._version, self._texts = step.alarms.now()
         self._program = self._binder.read(self._texts)
         self.loop = AlarmLoop(self.options, self._program)
@@ -105,7 +105,9 @@ class AlarmOperator(ModelOperator):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in what the buckets of a batch did, and what their alarms took."""
         entries = super().learn(observed, batch)
-        profiles = [each.observed for each in self.reports(observed) if each.observed is not None]
+        profiles = [
+            report.observed for report in self.reports(observed) if report.observed is not None
+        ]
         if not profiles or self.is_idle:
             self.loop.n_newest = 0  # nothing of the last one counts
             return entries
@@ -139,15 +141,15 @@ class AlarmOperator(ModelOperator):
 
     @cached_property
     def _schema(self) -> StructType:
-        made = [each for each in MADE if each.name != DEFINITION]
+        fields = [field for field in MADE if field.name != DEFINITION]
         time = self._sources[0].time_type
-        found = schema_of(self.asked.node.shape, [*made, *self.key_fields], time)
-        return with_revisions(found) if self.asked.is_early else found
+        schema = schema_of(self.asked.node.shape, [*fields, *self.key_fields], time)
+        return with_revisions(schema) if self.asked.is_early else schema
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
-        return as_final(found) if self.asked.is_early else found
+        results = laid(self._over(df), self.asked.node, MADE).drop(DEFINITION)
+        return as_final(results) if self.asked.is_early else results
 
     @property
     def text(self) -> str:
@@ -159,8 +161,8 @@ def _entries_of(
     before: Mapping[str, str], after: Mapping[str, str], batch_id: int
 ) -> list[JournalEntry]:
     """Return the entry about a change of the alarms, texts by name, if there is one."""
-    found = {what: names for what, names in changed(before, after).items() if names}
-    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in found.items()}
+    changes = {what: names for what, names in changed(before, after).items() if names}
+    evidence: dict[str, Any] = {what: names[:MAX_NAMED] for what, names in changes.items()}
     numbers = f"{len(before)} alarms", f"{len(after)} alarms"
     return [JournalEntry(batch_id, COMPONENT, "alarms", *numbers, evidence)] if evidence else []
 
@@ -225,28 +227,28 @@ class AlarmBinder:
         program_of([self._alarm(name, text) for name, text in texts.items()], self._compiled)
 
     def _alarm(self, name: str, text: str) -> Alarm:
-        known = self._known.get(name)
-        if known is not None and known.text == text:
-            return known
+        alarm = self._known.get(name)
+        if alarm is not None and alarm.text == text:
+            return alarm
         return read_alarm(name, text, self.shape.attributes, self.shape.keys)
 
     def _compiled(self, texts: Mapping[str, str]) -> EntityRules:
         sources = [_OnKeys(name, text) for text, name in texts.items()]
         bound = self._binder.bind(self.keys, sources, skips=False)
         program = compile_rules(bound.rules)
-        plain = {quoted(each): each for each in self.shape.keys}
-        plain |= {each: each for each in self.shape.keys}
-        for each in program.columns:
-            if each not in plain:
+        plain = {quoted(key): key for key in self.shape.keys}
+        plain |= {key: key for key in self.shape.keys}
+        for column in program.columns:
+            if column not in plain:
                 msg = (
                     f"conditions on keys of alarms compare the keys {', '.join(self.shape.keys)} "
-                    f"with constants, and one computes {each}; compute it before the models, as a "
-                    f"key of its own"
+                    f"with constants, and one computes {column}; compute it before the models, as "
+                    f"a key of its own"
                 )
-                raise NotSupportedError(msg, computed=each)
-        said = repr(([*texts], self.keys.dtypes, session_settings(self.keys.sparkSession)))
-        digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
-        return EntityRules(program, tuple(plain[each] for each in program.columns), digest)
+                raise NotSupportedError(msg, computed=column)
+        identity = repr(([*texts], self.keys.dtypes, session_settings(self.keys.sparkSession)))
+        digest = hashlib.blake2b(identity.encode(), digest_size=16).hexdigest()
+        return EntityRules(program, tuple(plain[column] for column in program.columns), digest)
 
 
 @dataclass(frozen=True)

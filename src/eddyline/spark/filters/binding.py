@@ -63,7 +63,9 @@ def bind_to(
     check_names(df)
     ansi = is_ansi(df.sparkSession)
     bound = bind(predicates, column_types(df), ansi=ansi)
-    _check_by_spark(df, [each for each in predicates if isinstance(each, SqlPredicate)])
+    _check_by_spark(
+        df, [predicate for predicate in predicates if isinstance(predicate, SqlPredicate)]
+    )
     if options.routing is False:
         return bound
     if options.route_by is None:
@@ -79,22 +81,26 @@ def _candidates(df: DataFrame, bound: BoundConjunction) -> tuple[Attribute, ...]
     Nobody else may ask for a column that the input computes: to do so for the sake of an order
     could cost more than the order saves, or raise.
     """
-    found = candidates(_routable(df), 2 * MAX_ATTRIBUTES)
-    named = [F.col(quoted(each.name)) for each in found]
-    if found and not computes_nothing(df.select(*named)):
+    attributes = candidates(_routable(df), 2 * MAX_ATTRIBUTES)
+    named = [F.col(quoted(attribute.name)) for attribute in attributes]
+    if attributes and not computes_nothing(df.select(*named)):
         read = _read(bound)
-        found = tuple(
-            each
-            for each, column in zip(found, named, strict=True)
-            if each.name in read or computes_nothing(df.select(column))
+        attributes = tuple(
+            attribute
+            for attribute, column in zip(attributes, named, strict=True)
+            if attribute.name in read or computes_nothing(df.select(column))
         )
-    return found[:MAX_ATTRIBUTES]
+    return attributes[:MAX_ATTRIBUTES]
 
 
 def fits(df: DataFrame, bound: BoundConjunction, options: FilterOptions) -> bool:
     """Return whether another input of the same columns has the attributes for nothing, too."""
     read = _read(bound)
-    others = [F.col(quoted(each.name)) for each in bound.attributes if each.name not in read]
+    others = [
+        F.col(quoted(attribute.name))
+        for attribute in bound.attributes
+        if attribute.name not in read
+    ]
     return options.route_by is not None or not others or computes_nothing(df.select(*others))
 
 
@@ -102,14 +108,14 @@ def _read(bound: BoundConjunction) -> set[str]:
     """Return the columns that predicates read."""
     return set().union(
         *(columns for segment in bound.segments for columns in segment.columns),
-        *(each.columns for segment in bound.segments for each in segment.native),
+        *(predicate.columns for segment in bound.segments for predicate in segment.native),
     )
 
 
 def _routable(df: DataFrame) -> dict[str, str]:
     """Return the columns that a name says exactly: Spark tells those of one name not apart."""
     ignores_case = not is_on(df.sparkSession, "spark.sql.caseSensitive")
-    names = Counter(each.lower() if ignores_case else each for each in df.columns)
+    names = Counter(column.lower() if ignores_case else column for column in df.columns)
     return {
         name: kind for name, kind in df.dtypes if names[name.lower() if ignores_case else name] == 1
     }
@@ -120,21 +126,21 @@ def _attribute(df: DataFrame, text: str, *, ansi: bool) -> Attribute:
     types = column_types(df)
     if text in types:
         kind = _kind(df, text, quoted(text))
-        made = attribute(text, quoted(text), kind, [text])
+        chosen = attribute(text, quoted(text), kind, [text])
     else:
-        found = resolve_columns(text, types, name="route_by", ansi=ansi, qualifiers=None)
-        if found.may_raise or not found.is_deterministic:
-            msg = f"route_by: {text!r} cannot tell classes of rows apart: {found.reason}"
+        resolved = resolve_columns(text, types, name="route_by", ansi=ansi, qualifiers=None)
+        if resolved.may_raise or not resolved.is_deterministic:
+            msg = f"route_by: {text!r} cannot tell classes of rows apart: {resolved.reason}"
             raise QueryError(msg, attribute=text)
         kind = _kind(df, text, text)
-        made = attribute(text, f"({text}\n)", kind, found.columns)
-    if made is None:
+        chosen = attribute(text, f"({text}\n)", kind, resolved.columns)
+    if chosen is None:
         msg = (
             f"route_by: {text!r} is of type {kind}, which cannot tell classes of rows apart; "
             f"give a number, a text, a boolean, a date or a time"
         )
         raise QueryError(msg, attribute=text, type=kind)
-    return made
+    return chosen
 
 
 @unlogged()
@@ -149,8 +155,8 @@ def _kind(df: DataFrame, text: str, sql: str) -> str:
 
 def _check_by_spark(df: DataFrame, predicates: list[SqlPredicate]) -> None:
     """Check that Spark can evaluate SQL predicates, and takes them for conditions."""
-    found = analysed(df, [F.expr(each.text) for each in predicates])
-    for predicate, kind in zip(predicates, found, strict=True):
+    kinds = analysed(df, [F.expr(predicate.text) for predicate in predicates])
+    for predicate, kind in zip(predicates, kinds, strict=True):
         if isinstance(kind, AnalysisException):
             what = f"predicate {predicate.name!r}: Spark cannot resolve {predicate.text}"
             raise refused(what, kind, name=predicate.name) from kind
@@ -183,30 +189,30 @@ class ColumnPredicate:
         return self.name
 
 
-def as_text(df: DataFrame, given: Predicate | ColumnPredicate) -> Predicate:
+def as_text(df: DataFrame, predicate: Predicate | ColumnPredicate) -> Predicate:
     """Return a predicate over a DataFrame, as SQL text where it is given as a column.
 
     Raises:
         QueryError: the column does not fit the DataFrame, or has no text that means the same, such
             as a call of a Python function.
     """
-    if not isinstance(given, ColumnPredicate):
-        return given
+    if not isinstance(predicate, ColumnPredicate):
+        return predicate
     plain = df.toDF(*df.columns)  # whose names have no qualifiers
     try:
-        text, means_it = _text_of(plain, given.column)
+        text, means_it = _text_of(plain, predicate.column)
     except AnalysisException:
         try:
-            text, means_it = _text_of(df, given.column)
+            text, means_it = _text_of(df, predicate.column)
         except AnalysisException as error:
-            msg = f"predicate {given.name!r} does not fit the columns: {error}"
-            raise QueryError(msg, predicate=given.name) from error
+            msg = f"predicate {predicate.name!r} does not fit the columns: {error}"
+            raise QueryError(msg, predicate=predicate.name) from error
     if not means_it:
         msg = (
-            f"predicate {given.name!r} is a column that SQL text cannot say; write it as SQL text, "
-            f"or make its Python function a predicate: el.predicate(function, reads=[…])"
+            f"predicate {predicate.name!r} is a column that SQL text cannot say; write it as SQL "
+            f"text, or make its Python function a predicate: el.predicate(function, reads=[…])"
         )
-        raise QueryError(msg, predicate=given.name)
+        raise QueryError(msg, predicate=predicate.name)
     return SqlPredicate(text)
 
 

@@ -98,7 +98,7 @@ class Conjunction:
     def _repr_html_(self) -> str:
         """Return the explanation for notebooks; the predicates before there is one."""
         if self._operator is None:
-            return fragment(self.name, [], steps=[each.text for each in self.predicates])
+            return fragment(self.name, [], steps=[predicate.text for predicate in self.predicates])
         return fragment(self.name, words.sections(self.facts(), self._reports.history()))
 
     def facts(self) -> FilterView:
@@ -124,22 +124,22 @@ class Conjunction:
         return Conjunction, (self.predicates, self.options, self.name)
 
     def __repr__(self) -> str:
-        return f"all_of({', '.join(repr(each.text) for each in self.predicates)})"
+        return f"all_of({', '.join(repr(predicate.text) for predicate in self.predicates)})"
 
     def _bound_to(self, df: DataFrame) -> FilterOperator:
         """Return the operator for the DataFrame; other columns or settings start afresh."""
         conf = df.sparkSession.conf
-        columns = [*df.dtypes, *((each, str(conf.get(each, None))) for each in SETTINGS)]
-        known = self._operator if columns == self._columns else None
-        if known is None or not fits(df, known.bound, self.options):
-            texts = named(as_text(df, each) for each in self.predicates)
+        columns = [*df.dtypes, *((setting, str(conf.get(setting, None))) for setting in SETTINGS)]
+        operator = self._operator if columns == self._columns else None
+        if operator is None or not fits(df, operator.bound, self.options):
+            texts = named(as_text(df, predicate) for predicate in self.predicates)
             bound = bind_to(df, texts, self.options)
-            known = self._operator = FilterOperator(
+            operator = self._operator = FilterOperator(
                 bound, self.options, self.name, max_handed_over=MAX_HANDED_OVER
             )
             self._columns = columns
             self._reports.forget()
-        return known
+        return operator
 
     def _apply_streaming(self, df: DataFrame, operator: FilterOperator) -> DataFrame:
         """A streaming plan is laid once: native predicates stand, tasks adapt, progress reports."""
@@ -188,10 +188,10 @@ def all_of(*predicates: Any, name: str | None = None, **options: Any) -> Conjunc
     if not predicates:
         msg = 'all_of needs at least one predicate, such as all_of("a > 5")'
         raise QueryError(msg)
-    given = [
-        ColumnPredicate(each) if isinstance(each, Column) else as_predicate(each)
-        for each in predicates
+    conjuncts = [
+        ColumnPredicate(predicate) if isinstance(predicate, Column) else as_predicate(predicate)
+        for predicate in predicates
     ]
     chosen = FilterOptions.of(**options)
     check_options(chosen)
-    return Conjunction(given, chosen, name or "all_of")
+    return Conjunction(conjuncts, chosen, name or "all_of")

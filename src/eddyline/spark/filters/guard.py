@@ -40,7 +40,7 @@ class Guard:
     def condition(self) -> str:
         """SQL for the rows that still count; empty for all."""
         marked = f"{self.marks} IS TRUE" if self.marks else ""
-        return " AND ".join(f"({each})" for each in (self.rows, marked) if each)
+        return " AND ".join(f"({condition})" for condition in (self.rows, marked) if condition)
 
     def only(self, df: DataFrame) -> DataFrame:
         """Return the rows alone that the conjunction is about."""
@@ -71,7 +71,7 @@ def steps_of(conditions: Sequence[str]) -> list[str]:
     The first conditions stay unchanged, so Spark may push them down to files. The others become one
     step; see ``in_turn``.
     """
-    sizes = [_conjuncts_of(each) for each in conditions]
+    sizes = [_conjuncts_of(condition) for condition in conditions]
     if sum(sizes) <= MAX_CONJUNCTS:
         return list(conditions)
     n, room = 0, CUT
@@ -89,7 +89,7 @@ def in_turn(conditions: Sequence[str]) -> str:
     """
     if len(conditions) == 1 and _conjuncts_of(conditions[0]) <= MAX_CONJUNCTS - CUT:
         return conditions[0]
-    drops = (f"WHEN ({each}) IS NOT TRUE THEN false" for each in conditions)
+    drops = (f"WHEN ({condition}) IS NOT TRUE THEN false" for condition in conditions)
     return f"CASE {' '.join(drops)} ELSE true END"
 
 

@@ -87,17 +87,21 @@ class NativeBlock:
         """
         if table is None:
             return self.chain(order)
-        used = next(each for each in self.attributes if each.name == table.attribute)
+        used = next(attribute for attribute in self.attributes if attribute.name == table.attribute)
         whens = [
-            f"WHEN {condition} THEN {self._steps(each)}"
-            for condition, each in zip(table.conditions(used.sql), table.orders[1:], strict=True)
+            f"WHEN {condition} THEN {self._steps(class_order)}"
+            for condition, class_order in zip(
+                table.conditions(used.sql), table.orders[1:], strict=True
+            )
         ]
         return f"CASE {' '.join(whens)} ELSE {self._steps(table.orders[0])} END"
 
     def _steps(self, order: Order) -> str:
         """Return the conjunction in that order, each condition inside the one before it."""
         size = -(-len(order) // MAX_STEPS)
-        *steps, sql = (self.chain(order[at : at + size]) for at in range(0, len(order), size))
+        *steps, sql = (
+            self.chain(order[first : first + size]) for first in range(0, len(order), size)
+        )
         for step in reversed(steps):
             sql = f"CASE WHEN {step} THEN {sql} ELSE false END"
         return sql
@@ -156,7 +160,7 @@ class NativeBlock:
         """Return SQL for what is collected of a row: NULL, its code, or code and attributes."""
         if not (is_learning and self.attributes):
             return code
-        values = ", ".join(each.sql for each in self.attributes)
+        values = ", ".join(attribute.sql for attribute in self.attributes)
         return f"CASE WHEN {code} IS NOT NULL THEN struct({code} AS c, array({values}) AS a) END"
 
     def code(self, row: str) -> str:
@@ -188,11 +192,11 @@ class NativeBlock:
         """Return the profile of what ``observed`` gave, in any order: each sampled row once."""
         n_filters = len(self.texts)
         is_learned = bool(collected) and not isinstance(collected[0][0], int)
-        given = [each[0] for each in collected] if is_learned else collected
-        place = {int(values[0]): index for index, values in enumerate(given)}
+        samples = [sample[0] for sample in collected] if is_learned else collected
+        place = {int(values[0]): index for index, values in enumerate(samples)}
         # The upper bits of a row's number are its partition: partitions come side by side.
         numbers = sorted(place, key=lambda number: number & ROW_BITS)
-        rows = [given[place[number]] for number in numbers]
+        rows = [samples[place[number]] for number in numbers]
         is_timed = np.array([len(values) == 2 * n_filters + 3 for values in rows], dtype=np.bool_)
         timed = [rows[index] for index in np.flatnonzero(is_timed)]
         plain = [rows[index] for index in np.flatnonzero(~is_timed)]
@@ -212,7 +216,7 @@ class NativeBlock:
         if not is_learned:
             return profile
         attributes = AttributeSample(
-            tuple(each.name for each in self.attributes),
+            tuple(attribute.name for attribute in self.attributes),
             # NULL arrives as None, which is nan as a float.
             np.array([collected[place[number]][1] for number in numbers], dtype=np.float64),
             outcome.pack(drops),

@@ -92,7 +92,11 @@ class FilterOperator(Operator):
         self._max_handed_over = max_handed_over
         self._run_id = uuid.uuid4().hex
         self.parts: tuple[FilterPart, ...] = (
-            *(part for at, each in enumerate(bound.segments) for part in self._parts(each, at)),
+            *(
+                part
+                for number, segment in enumerate(bound.segments)
+                for part in self._parts(segment, number)
+            ),
             LastPart(bound.checks, guard),
         )
         self._entries: list[JournalEntry] = []
@@ -109,19 +113,19 @@ class FilterOperator(Operator):
         return self.lane.may_read
 
     @classmethod
-    def of(cls, step: FilterStep, site: Site) -> Self:
+    def from_step(cls, step: FilterStep, site: Site) -> Self:
         """Return the operator of a step."""
         options, _ = FilterOptions.taken(site.options)
         check_options(options)
         relation = "" if site.is_source else step.input
         bound = bind_to(site.df, named(step.predicates), options)
-        made = cls(bound, options, site.query, relation=relation)
-        made.predicates = step.predicates
+        operator = cls(bound, options, site.query, relation=relation)
+        operator.predicates = step.predicates
         if not site.is_source:
-            made.rows = site.df
+            operator.rows = site.df
         if site.is_source and site.is_alone and site.df.isStreaming:
-            made.lane.follow(site.df, asks_files=site.asks_files)
-        return made
+            operator.lane.follow(site.df, asks_files=site.asks_files)
+        return operator
 
     @property
     def adjustable(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -141,11 +145,11 @@ class FilterOperator(Operator):
 
     def with_options(self, values: Mapping[str, Any]) -> FilterOptions:
         """Return options of which some, or some of their policy, have other values."""
-        own = {name: value for name, value in values.items() if hasattr(self.options, name)}
-        of_policy = {name: value for name, value in values.items() if name not in own}
+        of_options = {name: value for name, value in values.items() if hasattr(self.options, name)}
+        of_policy = {name: value for name, value in values.items() if name not in of_options}
         if of_policy:
-            own["policy"] = replace(self._policy, **of_policy)
-        changed: FilterOptions = replace(self.options, **own)
+            of_options["policy"] = replace(self._policy, **of_policy)
+        changed: FilterOptions = replace(self.options, **of_options)
         return changed
 
     def adjust(self, options: FilterOptions) -> None:
@@ -159,8 +163,8 @@ class FilterOperator(Operator):
         suffix = f"#{number + 1}" if number else ""
         if segment.native:
             block = NativeBlock(
-                tuple(each.name for each in segment.native),
-                tuple(each.safe_text for each in segment.native),
+                tuple(predicate.name for predicate in segment.native),
+                tuple(predicate.safe_text for predicate in segment.native),
                 f"{PREFIX}_{number}",
                 self.bound.attributes,
                 self.guard,
@@ -170,7 +174,7 @@ class FilterOperator(Operator):
                 block.filter_ids,
                 self.options,
                 attributes=block.attributes,
-                reads=tuple(each.columns for each in segment.native),
+                reads=tuple(predicate.columns for predicate in segment.native),
                 in_workers=False,
                 meets_all=number == 0 and not self._of and self.guard is EVERY_ROW,
                 thinks_freely=True,
@@ -181,7 +185,7 @@ class FilterOperator(Operator):
         if segment.functions:
             loop = FilterLoop(
                 f"arrow{suffix}{self._of}",
-                tuple(each.name for each in segment.functions),
+                tuple(predicate.name for predicate in segment.functions),
                 self.options,
                 attributes=self._useful(segment.columns),
                 reads=segment.columns,
@@ -205,17 +209,17 @@ class FilterOperator(Operator):
         """Return the attributes that do not decide every filter, as far as they go."""
         is_named = self.options.route_by is not None
         useful = [
-            each
-            for each in self.bound.attributes
-            if is_named or not all(map(each.decides, columns))
+            attribute
+            for attribute in self.bound.attributes
+            if is_named or not all(map(attribute.decides, columns))
         ]
         return tuple(useful[: None if is_named else self._max_handed_over])
 
     @property
     def learning(self) -> dict[str, LearningPart]:
         """The parts whose order is learned, by component."""
-        parts = (each for each in self.parts if isinstance(each, LearningPart))
-        return {each.loop.component: each for each in parts}
+        parts = (part for part in self.parts if isinstance(part, LearningPart))
+        return {part.loop.component: part for part in parts}
 
     # -- a batch ------------------------------------------------------------------------------
 
@@ -240,15 +244,15 @@ class FilterOperator(Operator):
     ) -> Laid:
         """Lay the conjunction over a DataFrame, with the orders in force; see ``Laying``."""
         is_one_job = len(self.parts) == 2 and not self.bound.checks
-        own = replace(batch, takes_tasks=batch.takes_tasks and is_one_job)
+        laid_batch = replace(batch, takes_tasks=batch.takes_tasks and is_one_job)
         with self._lock:
-            laying = Laying(df, own, observation)
+            laying = Laying(df, laid_batch, observation)
             laying.files = files = self.lane.files(df, batch)
             for part in self.parts:
                 part.lay(laying)
         is_guarded = files is not None and batch.id < 0
-        found = guarded(df, laying.df) if is_guarded else laying.df
-        return Laid(found, tuple(laying.pending), tasks=laying.tasks)
+        kept = guarded(df, laying.df) if is_guarded else laying.df
+        return Laid(kept, tuple(laying.pending), tasks=laying.tasks)
 
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
@@ -271,8 +275,8 @@ class FilterOperator(Operator):
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in outcome codes and the reports of tasks."""
         by_part: dict[str, list[Observed]] = {}
-        for each in observed:
-            by_part.setdefault(each.name, []).append(each)
+        for observation in observed:
+            by_part.setdefault(observation.name, []).append(observation)
         with self._lock:
             parts = self.learning
             if batch.id >= 0:
@@ -280,7 +284,9 @@ class FilterOperator(Operator):
                     if isinstance(part, NativePart):
                         part.passed(batch.n_rows)
             entries = [
-                entry for name, own in by_part.items() for entry in parts[name].learn(own, batch)
+                entry
+                for name, observations in by_part.items()
+                for entry in parts[name].learn(observations, batch)
             ]
             return entries + self.lane.learn(observed, batch)
 
@@ -307,9 +313,9 @@ class FilterOperator(Operator):
             if text not in kinds:
                 raise Refused(f"a predicate reads {text!r}, which is no column of that very name")
         routes = part.loop.routes
-        for each in routes.attributes if routes is not None else ():
-            if not is_plain(each, kinds.get(each.name, "")):
-                raise Refused(f"classes of rows are told apart by {each.name!r}")
+        for attribute in routes.attributes if routes is not None else ():
+            if not is_plain(attribute, kinds.get(attribute.name, "")):
+                raise Refused(f"classes of rows are told apart by {attribute.name!r}")
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that samples led to."""
@@ -385,15 +391,17 @@ class FilterOperator(Operator):
         may_read = self.options.read_sample and not df.isStreaming
         if not lacking or not may_read or not is_narrow(df):
             return
-        for routes, each in lacking:
-            pairs = df.selectExpr(f"{each.sql} AS hash", f"{each.text_sql} AS label")
+        for routes, attribute in lacking:
+            pairs = df.selectExpr(f"{attribute.sql} AS hash", f"{attribute.text_sql} AS label")
             try:
                 rows = pairs.limit(READ_SAMPLE_ROWS).collect()
             except Exception as error:  # noqa: BLE001 - a name is a help, no reason to fail
-                self.notes["labels"] = f"texts of {each.name!r} could not be read: {error}"[:300]
+                self.notes["labels"] = f"texts of {attribute.name!r} could not be read: {error}"[
+                    :300
+                ]
                 rows = []
-            known = [row for row in rows if row["hash"] is not None]
-            routes.labels[each.name] = {row["hash"]: repr(row["label"]) for row in known}
+            hashed = [row for row in rows if row["hash"] is not None]
+            routes.labels[attribute.name] = {row["hash"]: repr(row["label"]) for row in hashed}
 
     # -- what people see ------------------------------------------------------------------------
 
@@ -444,13 +452,13 @@ class FilterOperator(Operator):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The order of each part that has several predicates."""
-        parts = (each for each in self.learning.values() if len(each.loop.filter_ids) > 1)
-        return (*(each.loop for each in parts), *self.lane.choices)
+        parts = (part for part in self.learning.values() if len(part.loop.filter_ids) > 1)
+        return (*(part.loop for part in parts), *self.lane.choices)
 
     @property
     def saves(self) -> tuple[Choice, ...]:
         """The same with the profiles of parts that have one predicate."""
-        return (*(each.loop for each in self.learning.values()), *self.lane.choices)
+        return (*(part.loop for part in self.learning.values()), *self.lane.choices)
 
     def describe(self, history: History) -> list[Section]:
         """Return for people what the orders are, why, and what they did."""

@@ -112,9 +112,9 @@ class NativePart:
 
     def passed(self, n_rows: int | None) -> None:
         """Take note that the job of a micro-batch has ended, of so many rows if that is known."""
-        took_ns, known = time.perf_counter_ns() - self._laid_at, self.loop.window.profile()
+        took_ns, profile = time.perf_counter_ns() - self._laid_at, self.loop.window.profile()
         # Of rows that nobody has counted, as many may come with each batch.
-        work_ns = (n_rows or 0) * expected_cost_ns(self.loop.order, known)
+        work_ns = (n_rows or 0) * expected_cost_ns(self.loop.order, profile)
         n = 1.0 if n_rows is None else n_rows
         self._budget.passed(took_ns, work_ns=work_ns, n_rows=n, planned_ns=self._planned_ns)
         self._has_passed = True
@@ -145,8 +145,10 @@ class NativePart:
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the outcome codes of jobs."""
         entries = []
-        for each in observed:
-            fresh = self.block.parse(each.metrics.get("native") or [], prob=each.facts)
+        for observation in observed:
+            fresh = self.block.parse(
+                observation.metrics.get("native") or [], prob=observation.facts
+            )
             entries += self.loop.step(fresh, batch.id)
         return entries
 
@@ -172,7 +174,7 @@ class ArrowPart:
     @property
     def texts(self) -> tuple[str, ...]:
         """The predicates in words, in the order in which they are written."""
-        return tuple(each.text for each in self.functions)
+        return tuple(function.text for function in self.functions)
 
     def lay(self, laying: Laying) -> None:
         """Filter in Python workers."""
@@ -202,7 +204,9 @@ class ArrowPart:
         return FilterTask(
             component=loop.component,
             predicates=self.functions,
-            columns=tuple(tuple(place[text] for text in each.reads) for each in self.functions),
+            columns=tuple(
+                tuple(place[text] for text in function.reads) for function in self.functions
+            ),
             options=loop.options,
             run_id=f"{self.run_id}/{loop.component}/{batch_id}.{self.n_learned}",
             batch_id=batch_id,
@@ -220,13 +224,13 @@ class ArrowPart:
     @property
     def handed(self) -> tuple[str, ...]:
         """The columns that workers are handed for the predicates."""
-        return tuple(dict.fromkeys(text for each in self.functions for text in each.reads))
+        return tuple(dict.fromkeys(text for function in self.functions for text in function.reads))
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in the reports of jobs, of each job those of its tasks, each task once."""
         entries = []
-        for each in observed:
-            reports = each.reports("arrow")
+        for observation in observed:
+            reports = observation.reports("arrow")
             if not reports:
                 continue
             entries += decisions_of(reports, batch.id)

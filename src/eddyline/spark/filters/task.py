@@ -242,7 +242,7 @@ class FilterTask:
 
 
 def _as_doubles(attributes: tuple[pa.Array, ...]) -> list[Any]:
-    return [each.to_numpy(zero_copy_only=False) for each in attributes]
+    return [attribute.to_numpy(zero_copy_only=False) for attribute in attributes]
 
 
 def _spread(
@@ -295,7 +295,7 @@ class FileFilter(FileTask):
     @property
     def looked_at(self) -> tuple[str, ...]:
         """The columns of the predicates, and those that tell classes of rows apart."""
-        return (*self.handed, *(each.name for each in self.filter.attributes))
+        return (*self.handed, *(attribute.name for attribute in self.filter.attributes))
 
     def outcomes(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[KeptRows]:
         """Yield which rows pass.
@@ -305,7 +305,7 @@ class FileFilter(FileTask):
         """
         n = len(self.handed)
         arguments = (
-            (*block[:n], *(pa.array(values_of(each)) for each in block[n:])) for block in blocks
+            (*block[:n], *(pa.array(values_of(column)) for column in block[n:])) for block in blocks
         )
         for columns, keep, errors, report in self.filter.outcomes(arguments):
             yield KeptRows(columns[:n], keep, partial(self._errors, errors), report)

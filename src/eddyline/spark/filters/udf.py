@@ -58,7 +58,7 @@ def apply_arrow_block(
         fields.append(StructField("error", StringType()))
     # Not deterministic, as the reports hold times; so Spark evaluates it once and where it stands.
     udf = arrow_udf(evaluate, StructType(fields)).asNondeterministic()
-    attributes = [F.expr(each.sql) for each in task.attributes]
+    attributes = [F.expr(attribute.sql) for attribute in task.attributes]
     guarded = [F.expr(guard.condition)] if task.is_guarded else []
     seen = df.withColumn(column, udf(*guarded, *(operand(df, text) for text in texts), *attributes))
     if not guard.marks:

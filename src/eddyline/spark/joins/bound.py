@@ -78,7 +78,7 @@ class BoundJoin:
     inputs: tuple[JoinInput, ...]
     graph: JoinGraph
     options: JoinOptions
-    left: Mapping[str, Any]
+    other_options: Mapping[str, Any]
     """Options of the query for other operators."""
     is_alone: bool = True
     """Whether its results are those of the query, and no input of another operator."""
@@ -93,7 +93,7 @@ class BoundJoin:
         """The way in which the order of predicates over one input is learned."""
         routing = self.options.routing
         asked = {} if routing is None else {"routing": routing}
-        return FilterOptions.taken({**self.left, **asked})[0]
+        return FilterOptions.taken({**self.other_options, **asked})[0]
 
     @cached_property
     def source(self) -> Source:
@@ -126,7 +126,7 @@ class BoundJoin:
             columns = [self._key_column(name, text) for name, texts in members for text in texts]
             if self.source.kinds[key] not in COMPARED or not all(columns):
                 return ()
-            pairs += [(columns[0], each) for each in columns[1:]]
+            pairs += [(columns[0], column) for column in columns[1:]]
         return tuple(pairs)
 
     def _key_column(self, name: str, text: str) -> str:
@@ -150,7 +150,7 @@ class BoundJoin:
     @cached_property
     def timed(self) -> tuple[str, ...]:
         """The inputs that are streams."""
-        return tuple(each.name for each in self.inputs if each.time is not None)
+        return tuple(join_input.name for join_input in self.inputs if join_input.time is not None)
 
     @cached_property
     def unbounded(self) -> tuple[UnboundedState, ...]:
@@ -164,22 +164,24 @@ class BoundJoin:
         dropped = self.constrained if self.options.constraints == DISCARD else {}
         return tuple(
             UnboundedState(
-                f"the join keeps all rows of stream {each.name!r} for ever, because the stream has "
-                f"no window ([{each.window.text}])",
-                f"give it a window that holds its partners, such as {each.name} [RANGE 1 HOUR], "
-                f'{self._said_bound(each.name)}or use constraints="discard"',
+                f"the join keeps all rows of stream {joined.name!r} for ever, because the stream "
+                f"has no window ([{joined.window.text}])",
+                f"give it a window that holds its partners, such as {joined.name} [RANGE 1 HOUR], "
+                f'{self._said_bound(joined.name)}or use constraints="discard"',
             )
-            for each in self.step.joined
-            if each.name in self.timed and each.window.length == LONGEST
-            if not each.window.counts and each.name not in dropped
+            for joined in self.step.joined
+            if joined.name in self.timed and joined.window.length == LONGEST
+            if not joined.window.counts and joined.name not in dropped
         )
 
     def _said_bound(self, name: str) -> str:
         """Return advice on a condition from which a window of a stream follows, if one can."""
         if self.step.emits != "istream" or not self.is_alone:
             return ""  # bounds make no windows of aggregates over the join
-        times = {each.name: f"{each.name}.{each.time}" for each in self.inputs}
-        other = next(each for each in self.timed if each != name)
+        times = {
+            join_input.name: f"{join_input.name}.{join_input.time}" for join_input in self.inputs
+        }
+        other = next(stream for stream in self.timed if stream != name)
         return (
             f"without a window bound the event time of its partners in the condition, such as "
             f"{times[other]} <= {times[name]} + INTERVAL 1 HOUR, "
@@ -188,12 +190,20 @@ class BoundJoin:
     @cached_property
     def lateness(self) -> LatenessRule:
         """The streams, and by how much their rows may come late."""
-        timed = [each for each in self.inputs if each.time is not None]
+        timed = [join_input for join_input in self.inputs if join_input.time is not None]
         rule = lateness_rule(
-            {each.name: Relation(each.df, each.time, each.lateness) for each in timed},
-            {each.name: each.stream for each in timed},
+            {
+                join_input.name: Relation(join_input.df, join_input.time, join_input.lateness)
+                for join_input in timed
+            },
+            {join_input.name: join_input.stream for join_input in timed},
         )
-        return replace(rule, told=frozenset(each.name for each in timed if each.made is not None))
+        return replace(
+            rule,
+            told=frozenset(
+                join_input.name for join_input in timed if join_input.laid_out is not None
+            ),
+        )
 
     @cached_property
     def times(self) -> ResultTimes | None:
@@ -202,17 +212,20 @@ class BoundJoin:
             return None
         timed = [
             TimedInput(
-                each.name, each.time, each.window.length, each.made.times if each.made else None
+                join_input.name,
+                join_input.time,
+                join_input.window.length,
+                join_input.laid_out.times if join_input.laid_out else None,
             )
-            for each in self.inputs
-            if each.time is not None
+            for join_input in self.inputs
+            if join_input.time is not None
         ]
         return ResultTimes.of_join(self.step.kind, timed)
 
     @property
     def is_ordered(self) -> bool:
         """Whether answers depend on the order of event time."""
-        counts = any(each.window.counts is not None for each in self.source.layouts)
+        counts = any(layout.window.counts is not None for layout in self.source.layouts)
         return counts or self.step.emits != "istream"
 
     def order(self, time: EventTime, latest: Mapping[str, int]) -> OrderPlan | None:
@@ -220,9 +233,11 @@ class BoundJoin:
 
         ``latest`` is the latest event time of each stream before a batch (µs).
         """
-        layouts = {each.name: each for each in self.source.layouts}
+        layouts = {layout.name: layout for layout in self.source.layouts}
         counts = {
-            name: of.window.counts for name, of in layouts.items() if of.window.counts is not None
+            name: layout.window.counts
+            for name, layout in layouts.items()
+            if layout.window.counts is not None
         }
         if not self.is_ordered:
             return None
@@ -232,7 +247,7 @@ class BoundJoin:
             latest=dict(latest),
             rows=counts,
             ties={name: layouts[name].ties for name in counts},
-            columns={name: tuple(of for of, _ in layouts[name].columns) for name in counts},
+            columns={name: tuple(column for column, _ in layouts[name].columns) for name in counts},
         )
 
     def partners(self, time: EventTime, latest: Mapping[str, int]) -> PartnerPlan | None:
@@ -243,16 +258,16 @@ class BoundJoin:
         if self.step.kind == "inner":
             return None
         left, right = self.inputs
-        found = None
+        partner_type = None
         if self.compared:
-            found = arrow_schema(self.spark, self.task_schema).field(FOUND).type
+            partner_type = arrow_schema(self.spark, self.task_schema).field(FOUND).type
         is_final = right.time is None
         return PartnerPlan(
             kind=self.step.kind,
             left=left.name,
             right=right.name,
             length=left.window.length,
-            found=found,
+            found=partner_type,
             time=None if is_final else time,
             latest=dict(latest),
         )
@@ -260,11 +275,11 @@ class BoundJoin:
     @cached_property
     def lengths(self) -> dict[str, int]:
         """The time after which no row of each input is needed (µs), as far as time tells."""
-        own = {each.name: each.window.length for each in self.source.layouts}
+        lengths = {layout.name: layout.window.length for layout in self.source.layouts}
         if self.step.kind != "inner":
-            left, right = own
-            own[right] = min(own[left] + own[right], LONGEST)
-        return own
+            left, right = lengths
+            lengths[right] = min(lengths[left] + lengths[right], LONGEST)
+        return lengths
 
     @property
     def constrained(self) -> dict[str, int]:
@@ -278,7 +293,7 @@ class BoundJoin:
         is_on = self.options.constraints and self.options.adaptive
         if not is_on or self.step.emits != "istream" or (drops and not self.is_plain):
             return {}
-        every = {each.name: each.window for each in self.source.layouts}
+        every = {layout.name: layout.window for layout in self.source.layouts}
         windows = {name: every[name] for name in self._looked_in if every[name].length > 0}
         return {
             name: window.length
@@ -292,22 +307,26 @@ class BoundJoin:
 
         They are columns that tasks have anyway: those of results, and keys.
         """
-        found = {}
-        for each in self.source.layouts:
-            if each.name not in self.timed:
+        readable = {}
+        for layout in self.source.layouts:
+            if layout.name not in self.timed:
                 continue
-            codes = {**dict(each.keys_only)}
-            names = [*dict.fromkeys([*(name for name, _ in each.columns), *codes])]
-            types = {of.name: of.dataType.simpleString() for of in self.fields_of(each, names)}
+            codes = {**dict(layout.keys_only)}
+            names = [*dict.fromkeys([*(name for name, _ in layout.columns), *codes])]
+            types = {
+                field.name: field.dataType.simpleString() for field in self.fields_of(layout, names)
+            }
             attributes = candidates(types, MAX_ATTRIBUTES)
-            places = tuple(RowAttribute(of.name, codes.get(of.name)) for of in attributes)
-            members = {key: self.step.keys[key].members[each.name] for key in each.keys}
+            places = tuple(
+                RowAttribute(attribute.name, codes.get(attribute.name)) for attribute in attributes
+            )
+            members = {key: self.step.keys[key].members[layout.name] for key in layout.keys}
             keys = {
                 key: frozenset(name for name in types if {name, quoted(name)} & {*texts})
                 for key, texts in members.items()
             }
-            found[each.name] = Readable(attributes, places, keys)
-        return found
+            readable[layout.name] = Readable(attributes, places, keys)
+        return readable
 
     @property
     def is_plain(self) -> bool:
@@ -337,7 +356,7 @@ class BoundJoin:
     @property
     def n_buckets(self) -> int:
         """Most buckets that rows are cut into: one where every row of a stream has to be seen."""
-        is_awaiting = any(each.is_awaited for each in self.source.layouts)
+        is_awaiting = any(layout.is_awaited for layout in self.source.layouts)
         if is_awaiting or self.is_ordered:
             return 1
         partitions = self.spark.conf.get("spark.sql.shuffle.partitions")
@@ -353,15 +372,15 @@ class BoundJoin:
     @cached_property
     def result_schema(self) -> StructType:
         """The columns of results: a struct for each input."""
-        return StructType([StructField(name, of) for name, of in self._fields.items()])
+        return StructType([StructField(name, fields) for name, fields in self._fields.items()])
 
     @cached_property
     def task_schema(self) -> StructType:
         """The columns that tasks return: those of all inputs, ``input.column``, and the report."""
         columns = [
             StructField(result_column(name, column.name), column.dataType)
-            for name, of in self._fields.items()
-            for column in of
+            for name, fields in self._fields.items()
+            for column in fields
         ]
         if self.step.kind != "inner" and self.compared:
             partner = [*self._fields[self.inputs[1].name], StructField(IS_ROW, BooleanType())]
@@ -371,15 +390,15 @@ class BoundJoin:
     @cached_property
     def _fields(self) -> dict[str, StructType]:
         """The columns of results by input."""
-        found = {
-            each.name: self.fields_of(each, [name for name, _ in each.columns])
-            for each in self.source.layouts
+        by_input = {
+            layout.name: self.fields_of(layout, [name for name, _ in layout.columns])
+            for layout in self.source.layouts
         }
-        for name, fields in found.items():
+        for name, fields in by_input.items():
             check_travel(f"a join with {name!r}", fields)
         if self.step.products is not None:
-            found[PRODUCT] = self._product_fields(self.step.products)
-        return found
+            by_input[PRODUCT] = self._product_fields(self.step.products)
+        return by_input
 
     def _product_fields(self, products: Products) -> StructType:
         """Return the columns of results that say what these stand for."""
@@ -423,13 +442,13 @@ class BoundJoin:
     @cached_property
     def keys_only(self) -> dict[str, tuple[KeyColumn, ...]]:
         """By input, the columns that late rows have and others need not carry."""
-        found = {}
-        for each in self.source.layouts:
-            fields = self.fields_of(each, [name for name, _ in each.keys_only])
+        by_input = {}
+        for layout in self.source.layouts:
+            fields = self.fields_of(layout, [name for name, _ in layout.keys_only])
             kinds = [field.type for field in to_arrow_schema(fields, timezone="UTC")]
-            columns = zip(each.keys_only, kinds, strict=True)
-            found[each.name] = tuple(KeyColumn(*column, kind) for column, kind in columns)
-        return found
+            columns = zip(layout.keys_only, kinds, strict=True)
+            by_input[layout.name] = tuple(KeyColumn(*column, kind) for column, kind in columns)
+        return by_input
 
     @cached_property
     def empty_results(self) -> DataFrame:
@@ -461,8 +480,8 @@ class BoundJoin:
         """
         right = quoted(self.inputs[1].name)
         shape = self.empty_results
-        risky = [each for each in self.compared if facts_of(shape, each).may_raise]
-        met = _all_of([each for each in self.compared if each not in risky])
+        risky = [condition for condition in self.compared if facts_of(shape, condition).may_raise]
+        met = _all_of([condition for condition in self.compared if condition not in risky])
         if risky:  # an error counts on rows alone that pass the other conditions
             met = f"CASE WHEN {met} THEN {_all_of(risky)} END"
         has_partner = f"exists({FOUND}, {right} -> coalesce({met}, false))"
@@ -476,14 +495,14 @@ class BoundJoin:
             return F.col(quoted(result_column(name, column))).alias(column)
 
         return [
-            F.struct(*[found(name, column) for column in of.names]).alias(name)
-            for name, of in self._fields.items()
+            F.struct(*[found(name, column) for column in fields.names]).alias(name)
+            for name, fields in self._fields.items()
         ]
 
 
 def _all_of(conditions: Sequence[str]) -> str:
     """Return the SQL of whether all conditions are true; they may end in comments."""
-    return " AND ".join(steps_of([f"({each}\n)" for each in conditions])) or "TRUE"
+    return " AND ".join(steps_of([f"({condition}\n)" for condition in conditions])) or "TRUE"
 
 
 BoundT = TypeVar("BoundT", bound=BoundJoin)
@@ -496,14 +515,18 @@ def bind_join(step: JoinStep, site: Site, kind: type[BoundT]) -> BoundT:
         QueryError: streams without event times, or of different kinds.
         OptionError: a lateness that is no interval, or a value out of range.
     """
-    names = [each.name for each in step.joined]
+    names = [joined.name for joined in step.joined]
     compared = columns_read(names, step.equalities)
-    inputs = tuple(_input(site, each, compared[each.name]) for each in step.joined)
+    inputs = tuple(_input(site, joined, compared[joined.name]) for joined in step.joined)
     if isinstance(step, SharedJoinStep):
-        inputs = tuple(replace(each, wheres=step.wheres(each.name)) for each in inputs)
+        inputs = tuple(
+            replace(join_input, wheres=step.wheres(join_input.name)) for join_input in inputs
+        )
     _check_streams(inputs)
     _check_refreshed(site.query, step, inputs)
-    check_one_type(site.query, ((each.stream, each.df, each.time) for each in inputs))
+    check_one_type(
+        site.query, ((join_input.stream, join_input.df, join_input.time) for join_input in inputs)
+    )
     graph = JoinGraph(tuple(names), tuple(frozenset(key.members) for key in step.keys))
     taken = JoinOptions.taken(site.options)
     return kind(site.query, step, inputs, graph, *taken, is_alone=site.is_alone)
@@ -511,25 +534,29 @@ def bind_join(step: JoinStep, site: Site, kind: type[BoundT]) -> BoundT:
 
 def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinInput:
     """Return an input: the stream or table that it starts from, and the steps over it."""
-    found: list[FilterStep | ProjectStep] = []
+    input_steps: list[FilterStep | ProjectStep] = []
     first, *steps = made_by(site.before, len(site.before), joined.input)
-    for each in steps:
-        if not isinstance(each, FilterStep | ProjectStep) or asks_python(each):
+    for input_step in steps:
+        if not isinstance(input_step, FilterStep | ProjectStep) or asks_python(input_step):
             return _made_input(site, joined, compared, (first, *steps))
-        found.append(each)
+        input_steps.append(input_step)
     assert isinstance(first, ReadStep)
     step, read = first, site.relations[first.stream]
     if read.time is not None and read.time not in read.df.columns:
         msg = f"{step.stream!r}: {unknown('time column', read.time, read.df.columns)}"
         raise QueryError(msg, name=step.stream, time=read.time)
     shape = read.df
-    for each in found:
-        shape = shape.selectExpr(*each.projections) if isinstance(each, ProjectStep) else shape
+    for input_step in input_steps:
+        shape = (
+            shape.selectExpr(*input_step.projections)
+            if isinstance(input_step, ProjectStep)
+            else shape
+        )
     rows, refresh = read.df, None
     if read.refresh is not None and _is_streaming(site):
         # Each version is read in a job of its own, where Spark lays the steps.
-        refresh = replace(read.refresh, steps=(*found,))
-        rows, found = refresh.stepped(rows), []
+        refresh = replace(read.refresh, steps=(*input_steps,))
+        rows, input_steps = refresh.stepped(rows), []
     return JoinInput(
         joined.name,
         joined.input,
@@ -538,7 +565,7 @@ def _input(site: Site, joined: JoinedInput, compared: tuple[str, ...]) -> JoinIn
         read.time,
         read.lateness,
         joined.window,
-        tuple(found),
+        tuple(input_steps),
         shape,
         joined.columns,
         compared,
@@ -557,8 +584,8 @@ def _made_input(
 ) -> JoinInput:
     """Return an input that operators of its own make; QueryError if it has no event time."""
     assert site.lay_out is not None
-    made = site.lay_out(steps, joined.name)
-    if made.time is None or made.clock is None:
+    laid_out = site.lay_out(steps, joined.name)
+    if laid_out.time is None or laid_out.clock is None:
         msg = (
             f"{joined.name!r} cannot be joined: its rows are made by {steps[-1]}, and have no "
             f"event time. Of aggregates that is a column window.end AS e; of joins that of a "
@@ -566,20 +593,20 @@ def _made_input(
             f"event time of their stream, unchanged, which a table has not"
         )
         raise QueryError(msg, input=joined.name)
-    made.clock.asked()
+    laid_out.clock.asked()
     return JoinInput(
         joined.name,
         joined.input,
         joined.name,
-        made.shape,
-        made.time,
+        laid_out.shape,
+        laid_out.time,
         lateness=None,
         window=joined.window,
         steps=(),
-        shape=made.shape,
+        shape=laid_out.shape,
         needed=joined.columns,
         compared=compared,
-        made=made,
+        laid_out=laid_out,
     )
 
 
@@ -607,11 +634,15 @@ def _check_refreshed(query: str, step: JoinStep, inputs: Sequence[JoinInput]) ->
 
 def _check_streams(inputs: Sequence[JoinInput]) -> None:
     """Raise QueryError unless all streams are of one kind, and tables can be read."""
-    timed = {each.stream: each.is_streaming for each in inputs if each.time is not None}
-    for each in inputs:
-        if each.time is None and each.is_streaming:
-            msg = f"stream {each.stream!r} needs an event-time column to be joined: time='…'"
-            raise QueryError(msg, stream=each.stream)
+    timed = {
+        join_input.stream: join_input.is_streaming
+        for join_input in inputs
+        if join_input.time is not None
+    }
+    for join_input in inputs:
+        if join_input.time is None and join_input.is_streaming:
+            msg = f"stream {join_input.stream!r} needs an event-time column to be joined: time='…'"
+            raise QueryError(msg, stream=join_input.stream)
     if not timed:
         msg = "every input is a static table; give the event-time column of at least one stream"
         raise QueryError(msg)

@@ -101,7 +101,7 @@ class JoinInputs(Operator):
         self.has_late = False  # of its results, which are those that others ask for
         self._is_asked = False
         self.latest: dict[str, int] = {}
-        self.counts = {each.name: ArrivalCounts() for each in source.layouts}
+        self.counts = {layout.name: ArrivalCounts() for layout in source.layouts}
         self._n_late: Counter[str] = Counter()
         self._warned: set[str] = set()
         self._is_empty = True
@@ -115,7 +115,7 @@ class JoinInputs(Operator):
         self._n_keyed: dict[int, int] = {}
         self._looked: dict[str, int] = {}
         """Counts of the rows of the batch where it was looked at, as they are observed else."""
-        self.told: Sequence[Any] | None = None
+        self.ready_counts: Sequence[Any] | None = None
         if source.trunk is not None and source.streams is not None:
             source.trunk.looking[0] = self
 
@@ -129,10 +129,10 @@ class JoinInputs(Operator):
         batch: Batch,  # noqa: ARG002
     ) -> None:
         """Start from the event times after the batch before."""
-        found = InputsPart({}) if part is None else part.read(InputsPart)
-        self.latest, self.learned = found.latest, self.lateness.known(found.learned)
+        saved = InputsPart({}) if part is None else part.read(InputsPart)
+        self.latest, self.learned = saved.latest, self.lateness.known(saved.learned)
         # Kept, as a lateness that is less now would skip what no batch has answered.
-        passed = found.passed or self.lateness.streams(self.learned, {}).lows(found.latest)
+        passed = saved.passed or self.lateness.streams(self.learned, {}).lows(saved.latest)
         self.streams = self.lateness.streams(self.learned, passed)
         self.before = self.after = self.streams.until({})
         self._is_empty = part is None
@@ -140,30 +140,30 @@ class JoinInputs(Operator):
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Keep the rows for who looks at some of them before the job; look at their times."""
         self._rows, self._seen, self.arrived = self.source.of_streams(df), {}, df
-        told, self.told = self.told, None
+        counts, self.ready_counts = self.ready_counts, None
         is_in_files = False
-        if told is None:
-            told = self.asks.of_files(batch.files, self.source.in_files)
-            is_in_files = told is not None
+        if counts is None:
+            counts = self.asks.of_files(batch.files, self.source.in_files)
+            is_in_files = counts is not None
         has_tables = not self._is_empty or self.source.tables is None
         in_buckets = BatchMode(looks_ahead=is_in_files, has_tables=has_tables)
         self.mode = self._mode_of(batch, in_buckets)
         if self.looks or self.mode.looks_ahead:
-            if told is None and self._rows is not None:
-                told = counted(self._rows, self.asks)
-            self._looked = _as_observed(told or ())
-            found = disorders(told or ())
-            for number, each in found.items():
+            if counts is None and self._rows is not None:
+                counts = counted(self._rows, self.asks)
+            self._looked = _as_observed(counts or ())
+            seen = disorders(counts or ())
+            for number, disorder in seen.items():
                 if (name := self.source.layouts[number].name) in self.timed:
-                    self._seen[name] = each
+                    self._seen[name] = disorder
             learned = self.lateness.after(self.learned, self._seen, self.latest)
             self.streams = self.lateness.streams(learned, self.streams.passed)
             latest = dict(self.latest)
-            for name, each in self._seen.items():
-                latest[name] = max(latest.get(name, each.latest), each.latest)
-            for made in self.source.made:
-                name = self.source.layouts[made.number].name
-                latest[name] = max(latest.get(name, ALWAYS), made.clock.after)
+            for name, disorder in self._seen.items():
+                latest[name] = max(latest.get(name, disorder.latest), disorder.latest)
+            for made_input in self.source.made_inputs:
+                name = self.source.layouts[made_input.number].name
+                latest[name] = max(latest.get(name, ALWAYS), made_input.clock.after)
             self.after = self.streams.until(latest)
 
     @property
@@ -174,9 +174,9 @@ class JoinInputs(Operator):
     @property
     def asks(self) -> Asked:
         """What it asks of rows; see ``Looking``."""
-        names, before = [each.name for each in self.source.layouts], None
+        names, before = [layout.name for layout in self.source.layouts], None
         if self.lateness.shares:
-            latest = [self.latest.get(each, ALWAYS) for each in names]
+            latest = [self.latest.get(name, ALWAYS) for name in names]
             before = (
                 latest,
                 [self.streams.low(n, {}) if n in self.timed else ALWAYS for n in names],
@@ -227,26 +227,26 @@ class JoinInputs(Operator):
         """The counts of the rows of a batch before any is dropped."""
         columns = []
         # Those of tables come behind.
-        layouts = [each for each in self.source.layouts if each.name in self.timed]
-        for each in layouts:
-            is_mine = tells = F.col(INPUT) == each.number
+        layouts = [layout for layout in self.source.layouts if layout.name in self.timed]
+        for layout in layouts:
+            is_mine = tells = F.col(INPUT) == layout.number
             if len(layouts) == 1 and not self.streams.told:
                 is_mine = tells = F.lit(True)
-            if each.name in self.streams.told:
+            if layout.name in self.streams.told:
                 tells, is_mine = (
                     is_mine & F.col(PASSES).isNull(),
                     is_mine & F.col(PASSES).isNotNull(),
                 )
             columns += [
-                F.max(F.when(tells, F.col(START))).alias(f"latest{each.number}"),
-                F.count(F.when(is_mine, F.col(START))).alias(f"timed{each.number}"),
-                F.count(F.when(is_mine, 1)).alias(f"all{each.number}"),
+                F.max(F.when(tells, F.col(START))).alias(f"latest{layout.number}"),
+                F.count(F.when(is_mine, F.col(START))).alias(f"timed{layout.number}"),
+                F.count(F.when(is_mine, 1)).alias(f"all{layout.number}"),
             ]
             if self._counts_keyed:
                 is_keyed = is_mine & F.col(PASSES)
                 columns += [
-                    F.min(F.when(is_mine, F.col(START))).alias(f"earliest{each.number}"),
-                    F.count(F.when(is_keyed, F.col(START))).alias(f"keyed{each.number}"),
+                    F.min(F.when(is_mine, F.col(START))).alias(f"earliest{layout.number}"),
+                    F.count(F.when(is_keyed, F.col(START))).alias(f"keyed{layout.number}"),
                 ]
         return columns
 
@@ -258,26 +258,26 @@ class JoinInputs(Operator):
         """Return the event times after the batch."""
         metrics, before = self._metrics(observed), dict(self.latest)
         self.earliest, self._n_keyed = {}, {}
-        for each in self.source.layouts:
-            self._n_keyed[each.number] = int(metrics.get(f"keyed{each.number}") or 0)
-            if (first := metrics.get(f"earliest{each.number}")) is not None:
-                self.earliest[each.name] = int(first)
-            newest = metrics.get(f"latest{each.number}")
-            if newest is not None and each.name in self.timed:
-                self.latest[each.name] = max(self.latest.get(each.name, newest), int(newest))
+        for layout in self.source.layouts:
+            self._n_keyed[layout.number] = int(metrics.get(f"keyed{layout.number}") or 0)
+            if (first := metrics.get(f"earliest{layout.number}")) is not None:
+                self.earliest[layout.name] = int(first)
+            newest = metrics.get(f"latest{layout.number}")
+            if newest is not None and layout.name in self.timed:
+                self.latest[layout.name] = max(self.latest.get(layout.name, newest), int(newest))
         learned = self.lateness.after(self.learned, self._seen, before)
         self._changed = changes("join", "lateness", self.learned, learned, batch.id)
         self.learned = learned
         passed = self.streams.lows(self.latest)
-        return StatePart.of(InputsPart(self.latest, learned, passed), ())
+        return StatePart.from_content(InputsPart(self.latest, learned, passed), ())
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Count what arrived."""
         metrics = self._metrics(observed)
-        for each in self.source.layouts:
-            counts = self.counts[each.name]
+        for layout in self.source.layouts:
+            counts = self.counts[layout.name]
             n_all, n_timed = (
-                int(metrics.get(f"{kind}{each.number}") or 0) for kind in ("all", "timed")
+                int(metrics.get(f"{kind}{layout.number}") or 0) for kind in ("all", "timed")
             )
             counts.n_arrived += n_all
             counts.n_untimed += n_all - n_timed
@@ -322,17 +322,19 @@ class JoinInputs(Operator):
         self.counts = {name: counts[name] for name in self.counts}
 
 
-def _as_observed(told: Sequence[Any]) -> dict[str, int]:
+def _as_observed(rows: Sequence[Any]) -> dict[str, int]:
     """Return what ``counted`` returned as what is observed of the same rows."""
-    found: dict[str, int] = {}
-    for row in told:
+    observed: dict[str, int] = {}
+    for row in rows:
         number, instants = row["number"], (row["earliest"], row["latest"])
         for kind, n in (("all", row["n_rows"]), ("timed", row["n_timed"])):
-            found[f"{kind}{number}"] = found.get(f"{kind}{number}", 0) + n
-        for kind, pick, at in zip(("earliest", "latest"), (min, max), instants, strict=True):
-            if at is not None:
-                found[f"{kind}{number}"] = pick(found.get(f"{kind}{number}", at), at)
-    return found
+            observed[f"{kind}{number}"] = observed.get(f"{kind}{number}", 0) + n
+        for kind, pick, instant in zip(("earliest", "latest"), (min, max), instants, strict=True):
+            if instant is not None:
+                observed[f"{kind}{number}"] = pick(
+                    observed.get(f"{kind}{number}", instant), instant
+                )
+    return observed
 
 
 class InputFilter(FilterOperator):
@@ -347,15 +349,15 @@ class InputFilter(FilterOperator):
     ) -> None:
         self.step = step
         self._arrivals = arrivals
-        guard = Guard(f"{INPUT} = {step.own.number}", step.marks, step.dropped)
+        guard = Guard(f"{INPUT} = {step.own_columns.number}", step.marks, step.dropped)
         super().__init__(step.bound, options, query, relation=step.relation, guard=guard)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
         """Look at a micro-batch before it runs; see ``FilterOperator.prepare``."""
-        if not self._arrivals.has(self.step.own.number):
+        if not self._arrivals.has(self.step.own_columns.number):
             return
         rows = self._arrivals.rows() if self.step.is_first else None
-        super().prepare(self.step.own.named(df if rows is None else rows), batch)
+        super().prepare(self.step.own_columns.named(df if rows is None else rows), batch)
 
     def lay(
         self,
@@ -365,7 +367,7 @@ class InputFilter(FilterOperator):
         observation: Callable[[str], Any] = lambda _component: Observation(),
     ) -> Laid:
         """Lay the predicates over the rows of the input; see ``FilterOperator.lay``."""
-        if not self._arrivals.has(self.step.own.number):
+        if not self._arrivals.has(self.step.own_columns.number):
             return Laid(df)
-        laid = super().lay(self.step.own.named(df), batch, observation=observation)
-        return Laid(self.step.own.unnamed(laid.df), laid.pending)
+        laid = super().lay(self.step.own_columns.named(df), batch, observation=observation)
+        return Laid(self.step.own_columns.unnamed(laid.df), laid.pending)

@@ -122,7 +122,7 @@ class JoinInput:
     """The columns that results need."""
     compared: tuple[str, ...]
     """The columns that equalities read."""
-    made: LaidOut | None = None
+    laid_out: LaidOut | None = None
     """What makes its rows, where these are results of operators of its own: aggregates, joins."""
     key: str | None = None
     """The column that was declared to be the key of the stream."""
@@ -136,20 +136,20 @@ class JoinInput:
     def marks(self) -> str:
         """SQL of the bits of the queries that need a row."""
         bits = (
-            f"CASE WHEN ({where}\n) THEN {1 << at}L ELSE 0L END" if where else f"{1 << at}L"
-            for at, where in enumerate(self.wheres)
+            f"CASE WHEN ({where}\n) THEN {1 << bit}L ELSE 0L END" if where else f"{1 << bit}L"
+            for bit, where in enumerate(self.wheres)
         )
         return " + ".join(bits)
 
     @property
     def is_streaming(self) -> bool:
         """Whether its rows come in micro-batches."""
-        return bool((self.df if self.made is None else self.made.source).isStreaming)
+        return bool((self.df if self.laid_out is None else self.laid_out.source).isStreaming)
 
     @property
     def is_projected(self) -> bool:
         """Whether its columns are computed, and not those of the stream."""
-        return any(isinstance(each, ProjectStep) for each in self.steps)
+        return any(isinstance(step, ProjectStep) for step in self.steps)
 
 
 class SharedColumns:
@@ -165,9 +165,9 @@ class SharedColumns:
 
     def take(self, kind: str, taken: Collection[str]) -> str:
         """Return a column of a type that is none of some; one is added if there is none."""
-        for number, known in enumerate(self.kinds):
+        for number, slot_kind in enumerate(self.kinds):
             place = f"{self.prefix}{number}"
-            if known == kind and place not in taken:
+            if slot_kind == kind and place not in taken:
                 return place
         self.kinds.append(kind)
         return f"{self.prefix}{len(self.kinds) - 1}"
@@ -194,69 +194,75 @@ class Layouts:
         self.slots = SharedColumns(SLOT)
         self.raws = SharedColumns(RAW)
 
-    def add(self, number: int, each: JoinInput) -> InputLayout:
+    def add(self, number: int, join_input: JoinInput) -> InputLayout:
         """Return the layout of an input; common columns that are missing are added.
 
         Raises:
             NotSupportedError: rows are grouped by a column that has no order.
         """
-        types, is_timed = dict(each.shape.dtypes), each.time is not None
-        window = each.window if is_timed else UnboundedWindow()
+        types, is_timed = dict(join_input.shape.dtypes), join_input.time is not None
+        window = join_input.window if is_timed else UnboundedWindow()
         is_outer = self.step.kind != "inner"
         is_ordered = window.counts is not None or self.step.emits != "istream"
         is_awaited = is_timed and (is_ordered or (is_outer and number == 1))
         is_raw = is_timed and (window.counts is not None or self.step.emits == "rstream")
         is_raw |= is_outer and number == 0
         # The code of a row that cannot join says nothing.
-        codes = {} if is_raw else self._coded(each, types)
+        codes = {} if is_raw else self._coded(join_input, types)
         # Where codes are hashes, keys are compared again.
-        read = [name for name in each.compared if self.rough or name not in codes]
-        columns = tuple(dict.fromkeys((*each.needed, *read)))
-        ties = () if window.counts is None else _ties(each, window.counts, types)
+        read = [name for name in join_input.compared if self.rough or name not in codes]
+        columns = tuple(dict.fromkeys((*join_input.needed, *read)))
+        ties = () if window.counts is None else _ties(join_input, window.counts, types)
         types |= dict.fromkeys([name for name in ties if name not in types], "string")
         places = {name: f"{KEY}{k}" for name, k in codes.items()}
-        if each.time is not None and each.made is None and not (is_raw or each.is_projected):
-            places.setdefault(each.time, START)
-        carried = dict.fromkeys((*columns, *ties, *([MARKS] if each.wheres else [])))
+        if (
+            join_input.time is not None
+            and join_input.laid_out is None
+            and not (is_raw or join_input.is_projected)
+        ):
+            places.setdefault(join_input.time, START)
+        carried = dict.fromkeys((*columns, *ties, *([MARKS] if join_input.wheres else [])))
         types[MARKS] = "bigint"
         places = {name: place for name, place in places.items() if name in carried}
         for name in carried:
             if name not in places:
                 places[name] = self.slots.take(types[name], places.values())
         return InputLayout(
-            each.name,
+            join_input.name,
             number,
-            self.classes(each),
+            self.classes(join_input),
             tuple((name, places[name]) for name in columns),
             window,
-            tuple((name, codes[name]) for name in each.compared if name not in columns),
+            tuple((name, codes[name]) for name in join_input.compared if name not in columns),
             tuple((name, places[name]) for name in carried if name not in columns),
             ties,
             is_raw,
             is_awaited,
         )
 
-    def classes(self, each: JoinInput) -> tuple[int, ...]:
+    def classes(self, join_input: JoinInput) -> tuple[int, ...]:
         """Return the key classes of an input, ascending."""
-        return tuple(k for k, key in enumerate(self.step.keys) if each.name in key.members)
+        return tuple(k for k, key in enumerate(self.step.keys) if join_input.name in key.members)
 
-    def _coded(self, each: JoinInput, types: Mapping[str, str]) -> dict[str, int]:
+    def _coded(self, join_input: JoinInput, types: Mapping[str, str]) -> dict[str, int]:
         """Return the columns of an input whose values codes are, and the class of each."""
-        exact = [k for k in self.classes(each) if k not in self.rough]
+        exact = [k for k in self.classes(join_input) if k not in self.rough]
         return {
             name: k
             for k in exact
             for name in types
-            if {name, quoted(name)} & {*self.step.keys[k].members[each.name]}
+            if {name, quoted(name)} & {*self.step.keys[k].members[join_input.name]}
         }
 
 
-def _ties(each: JoinInput, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
+def _ties(join_input: JoinInput, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns that order rows of one instant: all, those without an order as text."""
     for name in window.partition_by:
         if not _is_plain(types[name]):
-            msg = f"PARTITION BY {name} of {each.name!r}: {types[name]} is no type to group by"
-            raise NotSupportedError(msg, input=each.name, column=name)
+            msg = (
+                f"PARTITION BY {name} of {join_input.name!r}: {types[name]} is no type to group by"
+            )
+            raise NotSupportedError(msg, input=join_input.name, column=name)
     columns = [(name, kind) for name, kind in types.items() if kind != "void"]
     return tuple(name if _is_plain(kind) else f"{TEXT_OF}{name}" for name, kind in columns)
 
@@ -308,24 +314,26 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
         QueryError: a member cannot be resolved, or they are of types that SQL would convert.
         NotSupportedError: equal values of the type may have different hashes.
     """
-    found: dict[str, str] = {}
-    for each in inputs:
-        for text in key.members.get(each.name, ()):
+    types: dict[str, str] = {}
+    for join_input in inputs:
+        for text in key.members.get(join_input.name, ()):
             try:
                 with unlogged():
-                    found[f"{each.name}: {text}"] = each.shape.select(F.expr(text)).dtypes[0][1]
+                    types[f"{join_input.name}: {text}"] = join_input.shape.select(
+                        F.expr(text)
+                    ).dtypes[0][1]
             except AnalysisException as error:
-                what = f"the key {text!r} of {each.name!r} cannot be resolved"
-                raise refused(what, error, input=each.name, key=text) from error
-    kinds = set(found.values())
-    _check_kinds(found)
+                what = f"the key {text!r} of {join_input.name!r} cannot be resolved"
+                raise refused(what, error, input=join_input.name, key=text) from error
+    kinds = set(types.values())
+    _check_kinds(types)
     if kinds <= set(WIDTHS):
         return max(kinds, key=WIDTHS.index)
     if kinds <= {"float", "double"}:
         return "double"
     if len(kinds) == 1:
         return kinds.pop()
-    listed = ", ".join(f"{what} ({kind})" for what, kind in found.items())
+    listed = ", ".join(f"{what} ({kind})" for what, kind in types.items())
     if all(kind in DIGITS or kind.startswith("decimal") for kind in kinds):
         sizes = [_digits(kind) for kind in kinds]
         if sum(map(max, zip(*sizes, strict=True))) <= MAX_DIGITS:
@@ -334,9 +342,9 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
             f"keys of decimals are compared that have no common type of {MAX_DIGITS} digits, and "
             f"SQL would round them: {listed}; cast them to one type"
         )
-        raise QueryError(msg, types=found)
+        raise QueryError(msg, types=types)
     msg = f"keys of different types are compared: {listed}; cast them to one type"
-    raise QueryError(msg, types=found)
+    raise QueryError(msg, types=types)
 
 
 def _check_kinds(members: Mapping[str, str]) -> None:

@@ -129,7 +129,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def __init__(self, bound: BoundJoin) -> None:
         self.bound = bound
-        self.source, self.left, self.then = bound.source.rows, bound.left, bound.then
+        self.source, self.other_options, self.then = (
+            bound.source.rows,
+            bound.other_options,
+            bound.then,
+        )
         can_broadcast = Broadcast.is_possible(bound)
         self.inputs = JoinInputs(
             bound.source, bound.lateness, self._mode_of, counts_keyed=can_broadcast
@@ -147,9 +151,17 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             ),
         )
         self.options = bound.options.resolved()
-        self.keeps_late = tuple(each.name for each in bound.inputs if each.made is None)
-        timed = (each for each in bound.inputs if each.time is not None and each.made is None)
-        self.without_lateness = tuple(each.name for each in timed if each.lateness is None)
+        self.keeps_late = tuple(
+            join_input.name for join_input in bound.inputs if join_input.laid_out is None
+        )
+        timed = (
+            join_input
+            for join_input in bound.inputs
+            if join_input.time is not None and join_input.laid_out is None
+        )
+        self.without_lateness = tuple(
+            join_input.name for join_input in timed if join_input.lateness is None
+        )
         self.unbounded = bound.unbounded
         self.graph = bound.graph
         # A row meets all its partners in one bucket, where it is decided: no key is split.
@@ -161,7 +173,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             # Where results wait, rows are asked for later than when others pass their keys.
             bound.timed if bound.is_plain else (),
             bound.source.rough,
-            {name: each.key for name, each in bound.keys.items()},
+            {name: declared.key for name, declared in bound.keys.items()},
             drops=self.options.constraints == DISCARD,
             largest=self.options.largest_k_us,
         )
@@ -185,7 +197,9 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             # Rows of a key meet each other in one bucket, and so are not cut by their time.
             [name for name in bound.timed if name not in bound.keys],
             is_adaptive=self.options.adaptive and is_inner,
-            uncut=uncut_classes(self.graph, ((n, each.key) for n, each in bound.keys.items())),
+            uncut=uncut_classes(
+                self.graph, ((n, declared.key) for n, declared in bound.keys.items())
+            ),
         )
         self.caches = JoinCaches(
             self.graph,
@@ -245,11 +259,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         super().adjust(options)
 
     @classmethod
-    def of(cls, step: JoinStep, site: Site) -> Self:
+    def from_step(cls, step: JoinStep, site: Site) -> Self:
         """Return the operator of a step."""
-        made = cls(bind_join(step, site, cls.bound_type))
-        made.follow_streams(site)
-        return made
+        operator = cls(bind_join(step, site, cls.bound_type))
+        operator.follow_streams(site)
+        return operator
 
     @property
     def before(self) -> tuple[Operator, ...]:
@@ -419,53 +433,56 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         """Let tasks read the files of the streams, if the join is not an input of another step."""
         if not site.is_alone:
             self.lane.note_not_asked("other inputs of the query come with its rows")
-        if not (site.is_alone and all(each.df.isStreaming for each in self._read)):
+        if not (site.is_alone and all(join_input.df.isStreaming for join_input in self._read)):
             return
         streams: list[DataFrame] = []
         with suppress(Refused):  # which the lane says itself
             self.check_may_read()
             streams += [
-                each.df.select(*[F.col(quoted(name)) for name in self._columns_read(each)])
-                for each in self._read
+                join_input.df.select(
+                    *[F.col(quoted(name)) for name in self._columns_read(join_input)]
+                )
+                for join_input in self._read
             ]
             numbers = {number for number, _ in self.bound.source.in_files}
             for step in self._of_inputs:
-                if isinstance(step, InputFilter) and step.step.own.number in numbers:
+                if isinstance(step, InputFilter) and step.step.own_columns.number in numbers:
                     step.covered_by = self
         self.lane.follow(*streams, asks_files=site.asks_files)
 
-    def _columns_read(self, of: JoinInput) -> tuple[str, ...]:
+    def _columns_read(self, join_input: JoinInput) -> tuple[str, ...]:
         """Return the columns of an input that tasks read, those of its conditions included."""
-        return columns_to_read(self._needed(of), self._conditions[of.name])
+        return columns_to_read(self._needed(join_input), self._conditions[join_input.name])
 
     @cached_property
     def _conditions(self) -> dict[str, RowTest | None]:
         """The conditions that tasks evaluate where they read files; Refused if they cannot."""
-        found = {}
-        for each in self._read:
-            steps = (step for step in each.steps if isinstance(step, FilterStep))
-            predicates = [own for step in steps for own in step.predicates]
-            if all(each.wheres) and each.wheres:
-                any_needs = " OR ".join(f"({where}\n)" for where in each.wheres)
+        tests = {}
+        for join_input in self._read:
+            steps = (step for step in join_input.steps if isinstance(step, FilterStep))
+            predicates = [predicate for step in steps for predicate in step.predicates]
+            if all(join_input.wheres) and join_input.wheres:
+                any_needs = " OR ".join(f"({where}\n)" for where in join_input.wheres)
                 predicates.append(SqlPredicate(any_needs))
-            found[each.name] = row_test(each.df, predicates)
-        return found
+            tests[join_input.name] = row_test(join_input.df, predicates)
+        return tests
 
     @cached_property
     def _wheres(self) -> dict[str, tuple[RowTest | None, ...]]:
         """The conditions of queries that share an input; Refused if tasks cannot evaluate one."""
         return {
-            each.name: tuple(
-                row_test(each.df, [SqlPredicate(where)] if where else []) for where in each.wheres
+            join_input.name: tuple(
+                row_test(join_input.df, [SqlPredicate(where)] if where else [])
+                for where in join_input.wheres
             )
-            for each in self._read
+            for join_input in self._read
         }
 
     @property
     def _filters(self) -> list[InputFilter]:
         """The filters of inputs that tasks evaluate if they read files."""
-        filters = (each for each in self._of_inputs if isinstance(each, InputFilter))
-        return [each for each in filters if each.covered_by is self]
+        filters = (operator for operator in self._of_inputs if isinstance(operator, InputFilter))
+        return [operator for operator in filters if operator.covered_by is self]
 
     def plan_coverage(self, df: DataFrame, batch: Batch) -> None:  # noqa: ARG002 - inputs have them
         """Decide whether tasks read the files of a batch, and evaluate the filters of inputs."""
@@ -484,51 +501,54 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
     @cached_property
     def _key_columns(self) -> dict[str, dict[int, str]]:
         """The column of each key class, by input that tasks read; Refused if a key is computed."""
-        return {each.name: self._columns_of_keys(each) for each in self._read}
+        return {join_input.name: self._columns_of_keys(join_input) for join_input in self._read}
 
-    def _columns_of_keys(self, of: JoinInput) -> dict[int, str]:
-        columns = {quoted(name): name for name in of.df.columns}
-        columns |= {name: name for name in of.df.columns}
-        found = {}
-        for key in self.bound.source.layout(of.name).keys:
-            texts = self.bound.step.keys[key].members[of.name]
+    def _columns_of_keys(self, join_input: JoinInput) -> dict[int, str]:
+        columns = {quoted(name): name for name in join_input.df.columns}
+        columns |= {name: name for name in join_input.df.columns}
+        key_columns = {}
+        for key in self.bound.source.layout(join_input.name).keys:
+            texts = self.bound.step.keys[key].members[join_input.name]
             if len(texts) > 1:
-                raise Refused(f"two columns of {of.name} have one value in each result")
+                raise Refused(f"two columns of {join_input.name} have one value in each result")
             if texts[0].strip() not in columns:
-                raise Refused(f"Spark computes the key {one_line(texts[-1])} of {of.name}")
-            found[key] = columns[texts[0].strip()]
-        return found
+                raise Refused(f"Spark computes the key {one_line(texts[-1])} of {join_input.name}")
+            key_columns[key] = columns[texts[0].strip()]
+        return key_columns
 
-    def _needed(self, of: JoinInput) -> tuple[str, ...]:
+    def _needed(self, join_input: JoinInput) -> tuple[str, ...]:
         """Return the columns that results need of an input, with its time and keys."""
-        assert of.time is not None
-        keys, slots = self._key_columns[of.name].values(), self.bound.source.layout(of.name).slots
-        tested = [name for each in self._wheres[of.name] if each for name in each.columns]
-        return (*dict.fromkeys([of.time, *keys, *slots, *tested]),)
+        assert join_input.time is not None
+        keys, slots = (
+            self._key_columns[join_input.name].values(),
+            self.bound.source.layout(join_input.name).slots,
+        )
+        tested = [name for test in self._wheres[join_input.name] if test for name in test.columns]
+        return (*dict.fromkeys([join_input.time, *keys, *slots, *tested]),)
 
     def check_may_read(self) -> None:
         """Raise Refused if tasks may not read files, whatever the input is."""
         bound = self.bound
-        steps = [step for each in self._read for step in each.steps]
-        if bound.source.trunk is not None or any(isinstance(each, ProjectStep) for each in steps):
+        steps = [step for join_input in self._read for step in join_input.steps]
+        if bound.source.trunk is not None or any(isinstance(step, ProjectStep) for step in steps):
             raise Refused("an input is computed before it is joined")
         if bound.step.kind != "inner" or bound.is_ordered:
             raise Refused("rows that have no partner are needed, or their order")
         if self.broadcast is not None or self.drops.loop.tables or bound.source.refreshed:
             raise Refused("a table says which rows are needed")
         _ = self._conditions, self._wheres  # raise Refused where tasks cannot evaluate one
-        for each in self._read:
-            if any(name.startswith(TEXT_OF) for name in bound.source.layout(each.name).slots):
-                raise Refused(f"Spark computes a column of {each.name}")
+        for join_input in self._read:
+            if any(name.startswith(TEXT_OF) for name in bound.source.layout(join_input.name).slots):
+                raise Refused(f"Spark computes a column of {join_input.name}")
         _ = self._key_columns  # raises Refused where a key is no column
 
     def check_fits(self, *scans: PlainScan) -> None:
         """Raise Refused if keys have values that tasks do not compare as Spark does."""
-        wheres = (where for own in self._wheres.values() for where in own)
+        wheres = (where for tests in self._wheres.values() for where in tests)
         check_settings((*self._conditions.values(), *wheres), scans[0].spark)
-        for scan, each in zip(scans, self._read, strict=True):
+        for scan, join_input in zip(scans, self._read, strict=True):
             kinds = {column.name: column.type_text for column in scan.columns}
-            for key, name in self._key_columns[each.name].items():
+            for key, name in self._key_columns[join_input.name].items():
                 if kinds[name] not in KINDS or self.bound.source.kinds[key] not in KINDS:
                     raise Refused(f"tasks do not compare {name!r}, of type {kinds[name]}")
 
@@ -547,7 +567,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         if not listed:
             return None
         streams = zip(listed, self._read, strict=True)
-        return Reading(tuple(self._file_rows(files, each) for files, each in streams))
+        return Reading(tuple(self._file_rows(files, join_input) for files, join_input in streams))
 
     @cached_property
     def _common(self) -> pa.Schema:
@@ -556,33 +576,33 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         text = ", ".join(f"{name} {kind}" for name, kind in types.items() if name[:5] != RAW)
         return arrow_schema(self.spark, cast("StructType", StructType.fromDDL(text)))
 
-    def _file_rows(self, files: ListedScan, of: JoinInput) -> FileJoinRows:
+    def _file_rows(self, files: ListedScan, join_input: JoinInput) -> FileJoinRows:
         """Return what reads the files of one input."""
-        assert of.time is not None
-        source, layout = self.bound.source, self.bound.source.layout(of.name)
+        assert join_input.time is not None
+        source, layout = self.bound.source, self.bound.source.layout(join_input.name)
         return FileJoinRows(
-            **files.reading(self._needed(of)),
+            **files.reading(self._needed(join_input)),
             n_buckets=self.n_buckets,
             most_rows=None,
-            time=of.time,
+            time=join_input.time,
             spans=False,
-            where=self._conditions[of.name],
+            where=self._conditions[join_input.name],
             number=layout.number,
-            name=of.name,
-            keys=self._key_columns[of.name],
+            name=join_input.name,
+            keys=self._key_columns[join_input.name],
             hashed=source.rough,
             slots={place: name for name, place in layout.slots.items()},
             common=self._common,
             grid=self._grid,
-            wheres=self._wheres[of.name],
+            wheres=self._wheres[join_input.name],
             marks_in=layout.marks_in,
         )
 
     # -- results --------------------------------------------------------------------------------
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the results in what tasks returned."""
-        return self.bound.results(found)
+        return self.bound.results(returned)
 
     @property
     def result_step(self) -> ArrowStep | None:
@@ -628,7 +648,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             partners=bound.partners(time, latest),
             products=bound.products(self.products.plan if self._may_return_products else None),
             keys_only=bound.keys_only,
-            moved=Moved.of(self.part.grid, self.part.buckets, self._grid),
+            moved=Moved.from_grids(self.part.grid, self.part.buckets, self._grid),
             probing=self.loop.probing(self._grid.shape) if is_inner else None,
             classes=self.loop.classes,
             keys=bound.keys,
@@ -641,7 +661,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         decided, self._decided = [*self._read_again, *self._decided], []
         self._read_again = []
         reports = [] if self._broadcasts is not None else self.reports(observed)
-        n_rows = sum(sum(each.n_rows.values()) for each in reports)
+        n_rows = sum(sum(report.n_rows.values()) for report in reports)
         read = self.lane.learn(observed, replace(batch, n_rows=n_rows))
         return [*decided, *read, *self._learned(observed, batch)]
 
@@ -658,17 +678,17 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
             return []
         with self._lock:
             n_rows = self._count(reports)
-            profile = JoinProfile.of(reports)
+            profile = JoinProfile.from_reports(reports)
             entries = self._learn_orders(profile, reports, batch.id)
             n_hot = {
-                name: sum(of.n_rows for of in self.part.files(name))
+                name: sum(file.n_rows for file in self.part.files(name))
                 for name in self.leaving.tiers.plan
             }
             leaving = self.leaving.step(reports, self.inputs.latest, n_hot, batch.id)
             return [
                 *entries,
                 *self.caches.step(profile, batch.id),
-                *self.grids.step((each.bins for each in reports), batch.id),
+                *self.grids.step((report.bins for report in reports), batch.id),
                 *leaving,
                 *self._told,
                 *self.drops.step(observed, n_rows, batch.id),
@@ -701,21 +721,23 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def _count(self, reports: Sequence[BucketReport]) -> dict[str, int]:
         """Count a batch; returns its rows by input."""
-        n_rows = {name: sum(each.n_rows.get(name, 0) for each in reports) for name in self.n_joined}
+        n_rows = {
+            name: sum(report.n_rows.get(name, 0) for report in reports) for name in self.n_joined
+        }
         for name, n in n_rows.items():
             self.n_joined[name] += n
-        self.work = JoinWork.merge([self.work, *(each.work for each in reports)])
-        n_results = sum(each.n_results for each in reports)
+        self.work = JoinWork.merge([self.work, *(report.work for report in reports)])
+        n_results = sum(report.n_results for report in reports)
         n_late: Counter[str] = Counter()
-        for each in reports:
-            n_late.update(each.n_late)
+        for report in reports:
+            n_late.update(report.n_late)
         self.inputs.count_late(n_late, self.place, self._last_batch)
         self.results_per_row = n_results / max(sum(n_rows.values()), 1)
         if self.bound.step.products is not None:
             n_results = sum(report.products.n_combinations for report in reports)
         self._newest = n_late.total(), n_results
         self.n_results += n_results
-        self._loads = tuple(each.n_here for each in reports)
+        self._loads = tuple(report.n_here for report in reports)
         return n_rows
 
     def _count_broadcast(self, broadcast: Broadcast, observed: Sequence[Observed]) -> None:
@@ -734,7 +756,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def late_rows(self, name: str) -> pa.Table:
         """Return the late rows of an input; StateError if they cannot be read."""
-        late = next(given for given in self.bound.inputs if given.name == name)
+        late = next(join_input for join_input in self.bound.inputs if join_input.name == name)
         is_local = late.time is not None and time_type(late.df, late.time, late.stream) == LOCAL
         schema = partial(self._late_schema, name)
         return late_rows(self.place, name, self._last_batch, schema, is_local=is_local)
@@ -753,12 +775,12 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         with self._lock:
             files = [self.part.files(name) for name in self.graph.inputs]
             cold = {name: self.part.cold(name) for name in self.graph.inputs}
-            tiers = {each.name: each for each in self.leaving.tiers.views() if each.learned.n_rows}
+            tiers = {tier.name: tier for tier in self.leaving.tiers.views() if tier.learned.n_rows}
             discards = self.leaving.discards.newest.values()
             joined = JoinRecord(
                 inputs=self.graph.inputs,
-                n_kept=tuple(sum(file.n_rows for file in each) for each in files),
-                n_bytes=tuple(sum(file.n_bytes for file in each) for each in files),
+                n_kept=tuple(sum(file.n_rows for file in input_files) for input_files in files),
+                n_bytes=tuple(sum(file.n_bytes for file in input_files) for input_files in files),
                 n_late=self._newest[0],
                 n_results=self._newest[1],
                 n_filtered=self.drops.loop.newest,
@@ -770,21 +792,21 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                     tiers[name].learned.bound if name in tiers else None for name in cold
                 ),
                 closes_us=tuple(map(self.leaving.clusters.least, cold)),
-                n_found_cold=sum(each.n_cold for each in tiers.values()),
-                n_dropped=sum(each.n_dropped for each in discards),
-                n_missing_at_most=sum(each.n_most for each in discards),
-                n_missing_about=sum(each.n_about for each in discards),
+                n_found_cold=sum(tier.n_cold for tier in tiers.values()),
+                n_dropped=sum(discard.n_dropped for discard in discards),
+                n_missing_at_most=sum(discard.n_most for discard in discards),
+                n_missing_about=sum(discard.n_about for discard in discards),
                 dropped_bytes=sum(self.part.dropped_bytes(name) for name in self.graph.inputs),
                 reached=self.inputs.streams.reached(self.inputs.latest),
             )
-        return (*(record for each in self.loops for record in each.records()), joined)
+        return (*(record for loop in self.loops for record in loop.records()), joined)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The order of each pipeline, how rows are cut, what leaves windows, and the way."""
         tiers = self.leaving.tiers
         possible: tuple[tuple[Choice, bool], ...] = (
-            *((pipeline, True) for each in self.loops for pipeline in each.choices),
+            *((pipeline, True) for loop in self.loops for pipeline in loop.choices),
             (self.grids, self.grids.is_adaptive),
             (self.caches, self.caches.is_adaptive),
             (tiers, bool(tiers.lengths)),
@@ -824,32 +846,34 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 drops=self.drops.loop.views(),
                 clusters=self.leaving.clusters.views(self.inputs.latest),
                 declared=tuple(
-                    f"{each.column} of {name}" for name, each in self.bound.keys.items()
+                    f"{declared.column} of {name}" for name, declared in self.bound.keys.items()
                 ),
                 notes=(*self._notes(), *((self.lane.note,) if self.lane.note else ())),
             )
 
-    def _input_view(self, each: JoinInput) -> InputView:
-        counts, latest = self.inputs.counts[each.name], self.inputs.latest
-        low = ALWAYS if each.time is None else self.inputs.streams.low(each.name, latest)
-        files = self.part.files(each.name)
-        n_cold, n_cold_runs, cold_bytes = self.part.cold(each.name)
+    def _input_view(self, join_input: JoinInput) -> InputView:
+        counts, latest = self.inputs.counts[join_input.name], self.inputs.latest
+        low = (
+            ALWAYS if join_input.time is None else self.inputs.streams.low(join_input.name, latest)
+        )
+        files = self.part.files(join_input.name)
+        n_cold, n_cold_runs, cold_bytes = self.part.cold(join_input.name)
         return InputView(
-            name=each.name,
-            stream=each.stream,
-            window=self._window_of(each),
+            name=join_input.name,
+            stream=join_input.stream,
+            window=self._window_of(join_input),
             n_arrived=counts.n_arrived,
-            n_joined=self.n_joined[each.name],
-            n_late=self.part.n_late.get(each.name, 0),
+            n_joined=self.n_joined[join_input.name],
+            n_late=self.part.n_late.get(join_input.name, 0),
             n_untimed=counts.n_untimed,
-            latest=latest.get(each.name),
+            latest=latest.get(join_input.name),
             n_kept=sum(file.n_rows for file in files),
             n_bytes=sum(file.n_bytes for file in files),
             n_runs=len(files) + n_cold_runs,
-            n_waiting=self.part.n_waiting(each.name),
+            n_waiting=self.part.n_waiting(join_input.name),
             n_cold=n_cold,
             cold_bytes=cold_bytes,
-            dropped_bytes=self.part.dropped_bytes(each.name),
+            dropped_bytes=self.part.dropped_bytes(join_input.name),
             awaited_from=low if low > ALWAYS else None,
         )
 
@@ -863,18 +887,20 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     def _notes(self) -> Iterator[str]:
         streams, rule = self.inputs.streams, self.bound.lateness
-        known = {*rule.shares, *rule.told}
-        if strict := [name for name, us in rule.given.items() if not us and name not in known]:
+        exempt = {*rule.shares, *rule.told}
+        if strict := [name for name, us in rule.given.items() if not us and name not in exempt]:
             yield (
                 f"{', '.join(strict)} without a lateness: a row earlier than one of an earlier "
                 f"batch is late, and not joined (lateness='1 minute' of its stream waits for it)"
             )
         timed = (
-            each
-            for each in self.bound.inputs
-            if each.time is not None and each.name not in self.leaving.discards.lengths
+            join_input
+            for join_input in self.bound.inputs
+            if join_input.time is not None and join_input.name not in self.leaving.discards.lengths
         )
-        if endless := [each.name for each in timed if each.window == UnboundedWindow()]:
+        if endless := [
+            join_input.name for join_input in timed if join_input.window == UnboundedWindow()
+        ]:
             yield (
                 f"{', '.join(endless)} [UNBOUNDED], as a stream without a window is: its rows are "
                 f"kept for ever ([RANGE 10 MINUTES] after its name lets them go)"
@@ -912,11 +938,11 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
                 "[ROWS 1000]), ISTREAM and adaptive=True; 'discard' needs none, but an inner join "
                 "whose results do not wait for event time"
             )
-        keyed = (each for each in self.bound.inputs if each.key is not None)
-        if unused := [each for each in keyed if each.name not in self.bound.keys]:
-            said = ", ".join(f"{each.key} of {each.name}" for each in unused)
+        keyed = (join_input for join_input in self.bound.inputs if join_input.key is not None)
+        if unused := [join_input for join_input in keyed if join_input.name not in self.bound.keys]:
+            keys = ", ".join(f"{join_input.key} of {join_input.name}" for join_input in unused)
             yield (
-                f"the declared key {said} is neither checked nor used: it is so in inner joins "
+                f"the declared key {keys} is neither checked nor used: it is so in inner joins "
                 f"whose results wait for nothing, by the column as it is in the stream"
             )
         if not self.options.adaptive:

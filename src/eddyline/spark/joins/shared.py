@@ -60,8 +60,8 @@ class SharedBound(BoundJoin):
     @cached_property
     def task_schema(self) -> StructType:
         """The columns that tasks return; the last one is the report."""
-        own = [each for each in super().task_schema if each.name != REPORTED.name]
-        return StructType([*own, StructField(MEMBER, IntegerType()), REPORTED])
+        fields = [field for field in super().task_schema if field.name != REPORTED.name]
+        return StructType([*fields, StructField(MEMBER, IntegerType()), REPORTED])
 
     def results(self, df: DataFrame) -> DataFrame:
         """Return the results in what tasks returned: a struct for each input, and the number."""
@@ -78,13 +78,13 @@ class SharedBound(BoundJoin):
 class Member:
     """One of the queries that share a join, and what is learned of it."""
 
-    def __init__(self, number: int, of: JoinMember, bound: SharedBound, loop: JoinLoop) -> None:
-        self.number, self.of, self.loop = number, of, loop
+    def __init__(self, number: int, member: JoinMember, bound: SharedBound, loop: JoinLoop) -> None:
+        self.number, self.join_member, self.loop = number, member, loop
         longest = bound.lengths
-        lengths = {name: of.windows[name].length for name in bound.timed}
-        self.stays = {name: own for name, own in lengths.items() if own < longest[name]}
-        self.columns = {name: bound.columns_of(of, name) for name in of.inputs}
-        self.marked = frozenset(name for name, where in of.wheres.items() if where)
+        lengths = {name: member.windows[name].length for name in bound.timed}
+        self.stays = {name: length for name, length in lengths.items() if length < longest[name]}
+        self.columns = {name: bound.columns_of(member, name) for name in member.inputs}
+        self.marked = frozenset(name for name, where in member.wheres.items() if where)
         self.work = JoinWork()
         self.n_results = 0
         self.ns = 0
@@ -93,7 +93,7 @@ class Member:
     @property
     def name(self) -> str:
         """The name of the query."""
-        return self.of.name
+        return self.join_member.name
 
     def plan(self, parts: Sequence[int]) -> MemberPlan:
         """Return how it is joined in the next batch; ``parts`` are those of each key class."""
@@ -114,8 +114,10 @@ class Member:
         entries = self.loop.step(profile, batch_id)
         changed = {name for name, order in self.loop.plan.items() if order != before[name]}
         self.work = JoinWork.merge([self.work.without(changed), profile.work])
-        own = [each.members[self.name] for each in reports if self.name in each.members]
-        self.n_results += sum(each.n_results for each in own)
+        member_reports = [
+            report.members[self.name] for report in reports if self.name in report.members
+        ]
+        self.n_results += sum(member_report.n_results for member_report in member_reports)
         self.ns += profile.ns
         return entries
 
@@ -132,31 +134,31 @@ class SharedJoinOperator(JoinOperator):
         self.members = [
             Member(
                 number,
-                each,
+                member,
                 bound,
                 JoinLoop(
-                    JoinGraph(each.inputs, self.graph.classes),
+                    JoinGraph(member.inputs, self.graph.classes),
                     self.options,
                     tables,
-                    query=each.name,
+                    query=member.name,
                 ),
             )
-            for number, each in enumerate(bound.step.members)
+            for number, member in enumerate(bound.step.members)
         ]
         self._entries: list[JournalEntry] = []
 
     @property
     def here(self) -> list[Member]:
         """The queries that run."""
-        return [each for each in self.members if each.is_here]
+        return [member for member in self.members if member.is_here]
 
     def leave_out(self, names: Sequence[str]) -> list[str]:
         """Join nothing for some queries from the next batch on; return those that were there."""
         with self._lock:
-            left = [each for each in self.here if each.name in names]
-            for each in left:
-                each.is_here = False
-        return [each.name for each in left]
+            leaving = [member for member in self.here if member.name in names]
+            for member in leaving:
+                member.is_here = False
+        return [member.name for member in leaving]
 
     def remove(self, names: Sequence[str]) -> None:
         """Let queries go while the others run on."""
@@ -168,16 +170,16 @@ class SharedJoinOperator(JoinOperator):
     @property
     def loops(self) -> Sequence[JoinLoop]:
         """What keeps the orders of pipelines good, query by query."""
-        return [each.loop for each in self.here]
+        return [member.loop for member in self.here]
 
     def take_entries(self) -> list[JournalEntry]:
         """Return who has left since the last call."""
-        found, self._entries = self._entries, []
-        return found
+        entries, self._entries = self._entries, []
+        return entries
 
     def _plan(self, batch_id: int) -> BatchPlan:
         with self._lock:
-            members = tuple(each.plan(self._grid.shape) for each in self.here)
+            members = tuple(member.plan(self._grid.shape) for member in self.here)
         return replace(super()._plan(batch_id), probing=None, members=members)
 
     def _learn_orders(
@@ -186,7 +188,7 @@ class SharedJoinOperator(JoinOperator):
         reports: Sequence[BucketReport],
         batch_id: int,
     ) -> list[JournalEntry]:
-        return [entry for each in self.here for entry in each.learn(reports, batch_id)]
+        return [entry for member in self.here for entry in member.learn(reports, batch_id)]
 
     def _pipeline_views(self) -> Iterator[Any]:
         return iter(())
@@ -197,29 +199,33 @@ class SharedJoinOperator(JoinOperator):
             views = tuple(map(self._member_view, self.members))
             return replace(super().facts(), members=views)
 
-    def _member_view(self, each: Member) -> MemberView:
+    def _member_view(self, member: Member) -> MemberView:
         return MemberView(
-            each.name,
-            tuple(_windows_of(self.bound, each.of)),
-            tuple((name, one_line(where)) for name, where in each.of.wheres.items() if where),
-            each.n_results,
-            each.ns,
-            tuple(pipeline_views(each.loop, each.work, each.name)),
-            each.is_here,
+            member.name,
+            tuple(_windows_of(self.bound, member.join_member)),
+            tuple(
+                (name, one_line(where))
+                for name, where in member.join_member.wheres.items()
+                if where
+            ),
+            member.n_results,
+            member.ns,
+            tuple(pipeline_views(member.loop, member.work, member.name)),
+            member.is_here,
         )
 
     def _learned_orders(self) -> Any:
         """Return the learned state of the pipelines, by query."""
-        return {each.name: each.loop.snapshot() for each in self.here}
+        return {member.name: member.loop.snapshot() for member in self.here}
 
     def _restore_orders(self, state: Any) -> None:
         """Continue from what ``_learned_orders`` returned; StateError if it is damaged."""
-        if not isinstance(state, dict) or state.keys() - {each.name for each in self.members}:
+        if not isinstance(state, dict) or state.keys() - {member.name for member in self.members}:
             msg = f"the saved orders of queries that share a join are damaged: {state!r:.80}"
             raise StateError(msg)
-        for each in self.here:
-            if each.name in state:
-                each.loop.restore(state[each.name])
+        for member in self.here:
+            if member.name in state:
+                member.loop.restore(state[member.name])
 
 
 def _windows_of(bound: SharedBound, member: JoinMember) -> Iterator[tuple[str, str]]:
@@ -235,7 +241,7 @@ def member_filter(step: MemberFilterStep, site: Site) -> FilterOperator:
     check_options(options)
     bound = bind_to(site.df, named(step.predicates), options)
     guard = Guard(f"{MEMBER} = {step.number}")
-    made = FilterOperator(bound, options, step.query, relation=step.query, guard=guard)
-    made.keeps_few = True
-    made.rows = site.df
-    return made
+    operator = FilterOperator(bound, options, step.query, relation=step.query, guard=guard)
+    operator.keeps_few = True
+    operator.rows = site.df
+    return operator

@@ -92,7 +92,7 @@ class InputPredicates:
     """A filter step over one input."""
 
     relation: str
-    own: OwnColumns
+    own_columns: OwnColumns
     bound: BoundConjunction
     marks: str
     """The column that is set on rows that are dropped; they go if empty."""
@@ -107,25 +107,30 @@ class InputProject(Operator):
 
     Args:
         relation: the relation that it makes.
-        own: the columns of the input before it.
+        own_columns: the columns of the input before it.
         computed: the SQL of each column that is computed, by its common column.
         may_raise: whether a computed column may raise an error.
     """
 
     def __init__(
-        self, relation: str, own: OwnColumns, computed: Mapping[str, str], *, may_raise: bool
+        self,
+        relation: str,
+        own_columns: OwnColumns,
+        computed: Mapping[str, str],
+        *,
+        may_raise: bool,
     ) -> None:
         self.name = f"project {relation}"
-        self.own, self.computed, self.may_raise = own, computed, may_raise
+        self.own_columns, self.computed, self.may_raise = own_columns, computed, may_raise
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002 - the same for every batch
         """Compute the columns for the rows of the input."""
-        df = self.own.named(settled(df) if self.may_raise else df)
-        return Laid(self.own.unnamed(self._added.over(df) if self.computed else df))
+        df = self.own_columns.named(settled(df) if self.may_raise else df)
+        return Laid(self.own_columns.unnamed(self._added.over(df) if self.computed else df))
 
     @cached_property
     def _added(self) -> Added:
-        mine = self.own.is_mine & F.col(PASSES).isNotNull()
+        mine = self.own_columns.is_mine & F.col(PASSES).isNotNull()
         return Added(
             {
                 place: F.when(mine, F.expr(text)).otherwise(F.col(place))
@@ -138,7 +143,7 @@ class InputProject(Operator):
 class InputKeys:
     """The keys of an input that has steps, and what it carries through the shuffle."""
 
-    own: OwnColumns
+    own_columns: OwnColumns
     codes: Mapping[str, Column]
     """The code of each key, by its common column."""
     slots: Mapping[str, str]
@@ -149,21 +154,21 @@ class InputKeys:
 
     def lay(self, df: DataFrame) -> DataFrame:
         """Compute them for the rows of the input that can join."""
-        df = self.own.named(settled(df) if self.may_raise else df)
-        for each in self._added:
-            df = each.over(df)
-        return self.own.unnamed(df)
+        df = self.own_columns.named(settled(df) if self.may_raise else df)
+        for added in self._added:
+            df = added.over(df)
+        return self.own_columns.unnamed(df)
 
     @cached_property
     def _added(self) -> tuple[Added, Added]:
         """The keys and what is carried; then whether a row that has these can join."""
-        mine, passes = self.own.is_mine, F.col(PASSES)
+        mine, passes = self.own_columns.is_mine, F.col(PASSES)
         can_join = mine & passes if self.layout.is_awaited else mine
         values = {place: F.when(can_join, code) for place, code in self.codes.items()}
         values |= {place: F.when(mine, column_of(name)) for place, name in self.slots.items()}
         has_keys = passes_of(self.layout, [F.col(place).isNotNull() for place in self.codes])
         return (
-            Added({place: of.otherwise(F.col(place)) for place, of in values.items()}),
+            Added({place: value.otherwise(F.col(place)) for place, value in values.items()}),
             Added({PASSES: F.when(can_join, has_keys).otherwise(passes)}),
         )
 
@@ -179,7 +184,7 @@ class LaidInput:
 
 
 def laid_input(
-    each: JoinInput,
+    join_input: JoinInput,
     layout: InputLayout,
     keys: Mapping[int, KeyClass],
     codes: Mapping[str, Column],
@@ -193,40 +198,42 @@ def laid_input(
     Raises:
         QueryError: a step that does not fit the columns before it.
     """
-    df, types = each.df, dict(each.df.dtypes)
+    df, types = join_input.df, dict(join_input.df.dtypes)
     # Where nothing is projected, columns are where results find them from the start.
     places = (
         {}
-        if each.is_projected
+        if join_input.is_projected
         else {name: place for name, place in layout.slots.items() if not name.startswith(TEXT_OF)}
     )
-    for name in _read(each, keys):
+    for name in _read(join_input, keys):
         places.setdefault(name, "")
     for name, place in places.items():
         places[name] = place or raws.take(types[name], places.values())
     start = dict(places)
     laid: list[InputPredicates | InputProject] = []
-    for step in each.steps:
-        own = OwnColumns(layout.number, places)
+    for step in join_input.steps:
+        own_columns = OwnColumns(layout.number, places)
         if isinstance(step, FilterStep):
-            counts = layout.is_raw and step.input == each.relation
+            counts = layout.is_raw and step.input == join_input.relation
             marks, dropped = PASSES if layout.is_awaited else "", "false" if counts else "NULL"
             columns = df.select(*[F.col(quoted(name)) for name in places])
             bound = bind_to(columns, named(step.predicates), options)
-            laid.append(InputPredicates(step.input, own, bound, marks, dropped, not laid))
+            laid.append(InputPredicates(step.input, own_columns, bound, marks, dropped, not laid))
         else:
-            projected, places, df = _projected(df, step, own, raws)
+            projected, places, df = _projected(df, step, own_columns, raws)
             laid.append(projected)
-    own = OwnColumns(layout.number, places)
+    own_columns = OwnColumns(layout.number, places)
     slots = {place: name for name, place in layout.slots.items() if places.get(name) != place}
     may_raise = any(
-        facts_of(df, text).may_raise for key in keys.values() for text in key.members[each.name]
+        facts_of(df, text).may_raise
+        for key in keys.values()
+        for text in key.members[join_input.name]
     )
-    return LaidInput(start, tuple(laid), InputKeys(own, codes, slots, may_raise, layout))
+    return LaidInput(start, tuple(laid), InputKeys(own_columns, codes, slots, may_raise, layout))
 
 
 def _projected(
-    df: DataFrame, step: ProjectStep, own: OwnColumns, raws: SharedColumns
+    df: DataFrame, step: ProjectStep, own_columns: OwnColumns, raws: SharedColumns
 ) -> tuple[InputProject, dict[str, str], DataFrame]:
     """Return a projection, the place of each of its columns, and a DataFrame with these."""
     shape = df.selectExpr(*step.projections)
@@ -237,47 +244,47 @@ def _projected(
         if isinstance(parse_output(text), exp.Column):
             (column,) = facts_of(df, text).columns
             if dict(df.dtypes)[column] == kind:  # else it is a field of a struct
-                places[name] = own.places[column]
+                places[name] = own_columns.places[column]
                 continue
-        places[name] = raws.take(kind, {*own.places.values(), *places.values()})
+        places[name] = raws.take(kind, {*own_columns.places.values(), *places.values()})
         computed[places[name]] = text
     may_raise = any(facts_of(df, text).may_raise for text in computed.values())
-    return InputProject(step.output, own, computed, may_raise=may_raise), places, shape
+    return InputProject(step.output, own_columns, computed, may_raise=may_raise), places, shape
 
 
 def _columns_of(step: ProjectStep, df: DataFrame) -> list[str]:
     """Return the SQL of each column of a projection, one for each column of a star."""
     return [
-        each
+        column
         for text in step.projections
-        for each in ([quoted(name) for name in df.columns] if text.strip() == "*" else [text])
+        for column in ([quoted(name) for name in df.columns] if text.strip() == "*" else [text])
     ]
 
 
-def _read(each: JoinInput, keys: Mapping[int, KeyClass]) -> dict[str, None]:
+def _read(join_input: JoinInput, keys: Mapping[int, KeyClass]) -> dict[str, None]:
     """Return the columns of the stream that the steps and keys of an input read."""
     texts: list[str] = []
-    for step in each.steps:
+    for step in join_input.steps:
         if not isinstance(step, FilterStep):
-            texts += _columns_of(step, each.df)
-            return _columns_in(each.df, texts)
+            texts += _columns_of(step, join_input.df)
+            return _columns_in(join_input.df, texts)
         for predicate in step.predicates:
             if isinstance(predicate, FunctionPredicate):
                 texts += predicate.reads
             else:
                 texts.append(predicate.text)
-    texts += [text for key in keys.values() for text in key.members[each.name]]
-    return _columns_in(each.df, texts)
+    texts += [text for key in keys.values() for text in key.members[join_input.name]]
+    return _columns_in(join_input.df, texts)
 
 
 def _columns_in(df: DataFrame, texts: Iterable[str]) -> dict[str, None]:
     """Return the columns that some expressions read, in order of first mention."""
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for text in texts:
         # A column by its exact name need not be SQL.
         names = (text,) if text in df.columns else facts_of(df, text).columns
-        found.update(dict.fromkeys(names))
-    return found
+        columns.update(dict.fromkeys(names))
+    return columns
 
 
 def facts_of(df: DataFrame, text: str) -> SqlAnalysis:
@@ -319,8 +326,8 @@ class MadeInput:
     @property
     def clock(self) -> Clock:
         """Event time of its rows: none is to come before ``after``."""
-        assert self.part.of.clock is not None
-        return self.part.of.clock
+        assert self.part.laid_out.clock is not None
+        return self.part.laid_out.clock
 
     def rows(self) -> DataFrame:
         """Return its rows in the batch that is being laid, and one that tells the time alone.
@@ -331,17 +338,17 @@ class MadeInput:
         rows = self.part.results.select(*self.tags).where(F.col(PASSES).isNotNull())
         if self.clock.has_late:
             rows = rows.where(F.col(START).isNull() | (F.col(START) >= self.clock.before))
-        at = self.clock.after
-        if at in (ALWAYS, FOREVER):
+        after = self.clock.after
+        if after in (ALWAYS, FOREVER):
             return rows
         # As values, and not as numbers in the code that Spark makes of a statement.
         nothing = "".join(f", CAST(NULL AS {kind})" for kind in self.types.values())
         names = ", ".join([INPUT, PASSES, START, *self.types])
-        told = rows.sparkSession.sql(
-            f"SELECT * FROM VALUES ({self.number}, CAST(NULL AS BOOLEAN), {at}L{nothing}) "
+        time_row = rows.sparkSession.sql(
+            f"SELECT * FROM VALUES ({self.number}, CAST(NULL AS BOOLEAN), {after}L{nothing}) "
             f"AS told({names})"
         )
-        return rows.unionByName(told)
+        return rows.unionByName(time_row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +366,7 @@ class Source:
     """The inputs with steps of their own, which are still to be laid; their keys come last."""
     trunk: Trunk | None = None
     """The rows of all inputs, where some are made by operators of their own."""
-    made: tuple[MadeInput, ...] = ()
+    made_inputs: tuple[MadeInput, ...] = ()
     """These inputs."""
     in_files: tuple[tuple[int, str | None], ...] = ()
     """Of each stream that nothing makes: its number, and its event time in the files that it is
@@ -374,12 +381,12 @@ class Source:
 
     def layout(self, name: str) -> InputLayout:
         """Return the places of the columns of an input."""
-        return next(each for each in self.layouts if each.name == name)
+        return next(layout for layout in self.layouts if layout.name == name)
 
     @property
     def awaited(self) -> tuple[int, ...]:
         """The numbers of the inputs of which rows that cannot join come, too."""
-        return tuple(each.number for each in self.layouts if each.is_awaited or each.is_raw)
+        return tuple(layout.number for layout in self.layouts if layout.is_awaited or layout.is_raw)
 
     @property
     def rows(self) -> DataFrame:
@@ -395,7 +402,14 @@ class Source:
         """The operators that make inputs."""
         if self.trunk is None:
             return []
-        return [self.trunk, *(own for each in self.made for own in each.part.operators())]
+        return [
+            self.trunk,
+            *(
+                operator
+                for made_input in self.made_inputs
+                for operator in made_input.part.operators()
+            ),
+        ]
 
     def of_streams(self, df: DataFrame) -> DataFrame | None:
         """Return the rows of the streams that nothing makes; None if there are none."""
@@ -405,9 +419,9 @@ class Source:
 
     def joined(self, df: DataFrame) -> DataFrame:
         """Return the rows of all streams, with the results of those that are made."""
-        made = [each.rows() for each in self.made]
-        own = self.of_streams(df)
-        rows = _union([*([] if own is None else [own]), *made])
+        results = [made_input.rows() for made_input in self.made_inputs]
+        streams = self.of_streams(df)
+        rows = _union([*([] if streams is None else [streams]), *results])
         assert rows is not None
         return rows
 
@@ -419,8 +433,8 @@ class Source:
 
     def keyed(self, df: DataFrame) -> DataFrame:
         """Return rows of the inputs with all their keys, once all steps are laid over them."""
-        for each in self.laid:
-            df = each.keys.lay(df)
+        for laid in self.laid:
+            df = laid.keys.lay(df)
         return df.drop(*(name for name in df.columns if name.startswith(RAW)))
 
 
@@ -437,15 +451,15 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     """
     kinds = [key_type(key, inputs) for key in step.keys]
     places = Layouts(step, kinds)
-    layouts = tuple(places.add(number, each) for number, each in enumerate(inputs))
+    layouts = tuple(places.add(number, join_input) for number, join_input in enumerate(inputs))
     laid: dict[int, LaidInput] = {}
     codes: dict[int, dict[str, Column]] = {}
-    for each, layout in zip(inputs, layouts, strict=True):
+    for join_input, layout in zip(inputs, layouts, strict=True):
         keys = {k: step.keys[k] for k in layout.keys}
-        codes[layout.number] = codes_of(each.name, keys, kinds)
-        if each.steps:
+        codes[layout.number] = codes_of(join_input.name, keys, kinds)
+        if join_input.steps:
             laid[layout.number] = laid_input(
-                each, layout, keys, codes[layout.number], places.raws, options
+                join_input, layout, keys, codes[layout.number], places.raws, options
             )
     types = dict.fromkeys([f"{KEY}{k}" for k in range(len(kinds))], "bigint")
     types |= places.slots.types | places.raws.types
@@ -453,29 +467,29 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
     tags: dict[int, list[Column]] = {}
     in_files: list[tuple[int, str | None]] = []
     refreshed: dict[str, tuple[Column, ...]] = {}
-    for each, layout in zip(inputs, layouts, strict=True):
+    for join_input, layout in zip(inputs, layouts, strict=True):
         if layout.number in laid:
-            own = {place: column_of(name) for name, place in laid[layout.number].start.items()}
+            values = {place: column_of(name) for name, place in laid[layout.number].start.items()}
             passes = F.lit(True)
         else:
-            own = {place: column_of(name) for name, place in layout.slots.items()}
-            own |= codes[layout.number]
-            are_there = [of.isNotNull() for of in codes[layout.number].values()]
+            values = {place: column_of(name) for name, place in layout.slots.items()}
+            values |= codes[layout.number]
+            are_there = [code.isNotNull() for code in codes[layout.number].values()]
             if layout.marks_in:
-                own[layout.marks_in] = F.expr(each.marks)
-                are_there.append(own[layout.marks_in] != 0)
+                values[layout.marks_in] = F.expr(join_input.marks)
+                are_there.append(values[layout.marks_in] != 0)
             passes = passes_of(layout, are_there)
-        columns = _tagged(each, layout.number, own, passes, types)
-        if each.refresh is not None:
-            refreshed[each.name] = (*columns,)
-        elif each.made is None:
-            parts[each.time is not None].append(each.df.select(*columns))
-            if each.time is not None:
-                in_files.append((layout.number, file_column(each.df, each.time)))
+        columns = _tagged(join_input, layout.number, values, passes, types)
+        if join_input.refresh is not None:
+            refreshed[join_input.name] = (*columns,)
+        elif join_input.laid_out is None:
+            parts[join_input.time is not None].append(join_input.df.select(*columns))
+            if join_input.time is not None:
+                in_files.append((layout.number, file_column(join_input.df, join_input.time)))
         else:
             tags[layout.number] = columns
     streams, tables = _union(parts[True]), _union(parts[False])
-    trunk, made = _made(inputs, tags, streams, types)
+    trunk, made_inputs = _made(inputs, tags, streams, types)
     steps = tuple(laid.values())
     return Source(
         streams,
@@ -484,7 +498,7 @@ def source_of(step: JoinStep, inputs: Sequence[JoinInput], options: FilterOption
         places.rough,
         steps,
         trunk,
-        made,
+        made_inputs,
         tuple(in_files),
         tuple(kinds),
         types,
@@ -504,28 +518,32 @@ def _made(
     """
     if not tags:
         return None, ()
-    laid = {number: of for number, each in enumerate(inputs) if (of := each.made) is not None}
+    laid = {
+        number: laid_out
+        for number, join_input in enumerate(inputs)
+        if (laid_out := join_input.laid_out) is not None
+    }
     first = [] if streams is None else [streams]
-    trunk = Trunk([*first, *(each.source for each in laid.values())])
+    trunk = Trunk([*first, *(laid_out.source for laid_out in laid.values())])
     places = enumerate(laid.items(), len(first))
-    parts = {n: Part(trunk, place, inputs[n].name, of) for place, (n, of) in places}
+    parts = {n: Part(trunk, place, inputs[n].name, laid_out) for place, (n, laid_out) in places}
     return trunk, tuple(MadeInput(n, part, tuple(tags[n]), types) for n, part in parts.items())
 
 
 def _tagged(
-    each: JoinInput,
+    join_input: JoinInput,
     number: int,
-    own: Mapping[str, Column],
+    values: Mapping[str, Column],
     passes: Column,
     types: Mapping[str, str],
 ) -> list[Column]:
     """Return the common columns over the rows of an input.
 
-    ``own`` is what it has in common columns, ``passes`` whether a row can join as far as that is
+    ``values`` is what it has in common columns, ``passes`` whether a row can join as far as that is
     known.
     """
-    tags = {INPUT: F.lit(number), PASSES: passes, START: _start(each)}
-    filled = {name: own.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
+    tags = {INPUT: F.lit(number), PASSES: passes, START: _start(join_input)}
+    filled = {name: values.get(name, F.lit(None)).cast(kind) for name, kind in types.items()}
     return [column.alias(name) for name, column in (tags | filled).items()]
 
 
@@ -533,12 +551,12 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame | None:
     return reduce(lambda one, other: one.unionByName(other), parts) if parts else None
 
 
-def _start(each: JoinInput) -> Column:
+def _start(join_input: JoinInput) -> Column:
     """Return the event time of rows (µs)."""
-    if each.time is None:
+    if join_input.time is None:
         return F.lit(ALWAYS)
-    micros = micros_of(each.df, each.time, each.stream)
-    clock = None if each.made is None else each.made.clock
+    micros = micros_of(join_input.df, join_input.time, join_input.stream)
+    clock = None if join_input.laid_out is None else join_input.laid_out.clock
     return micros if clock is None else micros + F.lit(clock.offset)
 
 
@@ -549,22 +567,25 @@ def declared_keys(
 
     ``rough`` are the key classes whose codes are hashes.
     """
-    found = {}
-    for each in inputs:
+    declared = {}
+    for join_input in inputs:
         # Of columns that are computed nothing was declared.
-        if each.key is None or each.is_projected:
+        if join_input.key is None or join_input.is_projected:
             continue
-        texts = {each.key, quoted(each.key)}
-        for number, of in enumerate(step.keys):
-            if texts & {*of.members.get(each.name, ())}:
-                schema = StructType([each.shape.schema[each.key]])
+        texts = {join_input.key, quoted(join_input.key)}
+        for number, key_class in enumerate(step.keys):
+            if texts & {*key_class.members.get(join_input.name, ())}:
+                schema = StructType([join_input.shape.schema[join_input.key]])
                 kind = to_arrow_schema(schema, timezone="UTC").field(0).type
                 exact = None if number in rough else kind
                 is_local = (
-                    each.time is not None and time_type(each.df, each.time, each.stream) == LOCAL
+                    join_input.time is not None
+                    and time_type(join_input.df, join_input.time, join_input.stream) == LOCAL
                 )
-                found[each.name] = UniqueKey(each.stream, each.key, number, exact, is_local)
-    return found
+                declared[join_input.name] = UniqueKey(
+                    join_input.stream, join_input.key, number, exact, is_local
+                )
+    return declared
 
 
 PART = "__part"
@@ -604,7 +625,7 @@ class Placement:
             for split in self.grid.splits
             if split.key == key
         ]
-        if not all(key in each.keys for each in source.layouts):
+        if not all(key in layout.keys for layout in source.layouts):
             cases.insert(0, (code.isNull(), F.array(*map(F.lit, range(size)))))
         if not cases:
             return part
@@ -627,12 +648,14 @@ class Placement:
 
     def _columns(self, names: Sequence[str]) -> list[Column]:
         if not self._tells_time:
-            return [F.col(each) for each in names if each != PASSES]
+            return [F.col(name) for name in names if name != PASSES]
         # A row that comes for its event time alone brings nothing else.
-        told, passes = {INPUT, PASSES, START}, F.col(PASSES)
+        time_columns, passes = {INPUT, PASSES, START}, F.col(PASSES)
         return [
-            F.col(each) if each in told else F.when(passes.isNotNull(), F.col(each)).alias(each)
-            for each in names
+            F.col(name)
+            if name in time_columns
+            else F.when(passes.isNotNull(), F.col(name)).alias(name)
+            for name in names
         ]
 
 
@@ -644,9 +667,9 @@ def _bin_of(code: Column) -> Column:
 def _parts_of(split: Split, size: int, layouts: Sequence[InputLayout]) -> Column:
     """Return the places of a row of a split bin along a key class of so many parts."""
     cases = []
-    for each in layouts:
-        n_parts, step = split.side(each.name)
+    for layout in layouts:
+        n_parts, step = split.side(layout.name)
         first = _bin_of(F.col(START)) % n_parts * step + split.bin
-        places = F.array(*[(first + copy) % size for copy in split.copies(each.name)])
-        cases.append(F.when(F.col(INPUT) == each.number, places))
+        places = F.array(*[(first + copy) % size for copy in split.copies(layout.name)])
+        cases.append(F.when(F.col(INPUT) == layout.number, places))
     return F.coalesce(*cases)

@@ -99,7 +99,9 @@ class Broadcast:
         self.inputs = inputs
         self.source = bound.source
         (self.stream,) = map(self.source.layout, bound.timed)
-        self.tables = tuple(each for each in self.source.layouts if each.name not in bound.timed)
+        self.tables = tuple(
+            layout for layout in self.source.layouts if layout.name not in bound.timed
+        )
         self._copies: dict[str, DataFrame] = {}
         """The tables, as they are kept."""
         self._files: tuple[str, ...] | None = None
@@ -119,14 +121,16 @@ class Broadcast:
         Where rows of the stream are results for what they lack, conditions are asked within Spark's
         join, which may ask them of rows of the tables alone: then none of them may raise an error.
         """
-        timed = [each for each in bound.inputs if each.time is not None]
-        if len(timed) != 1 or timed[0].made is not None or bound.is_ordered or bound.keys:
+        timed = [join_input for join_input in bound.inputs if join_input.time is not None]
+        if len(timed) != 1 or timed[0].laid_out is not None or bound.is_ordered or bound.keys:
             return False
         if len(bound.inputs) == 1 or bound.step.kind == "inner":
             return len(bound.inputs) > 1
         shape = bound.empty_results
         is_first = bound.inputs[0] is timed[0]
-        return is_first and not any(facts_of(shape, each).may_raise for each in bound.compared)
+        return is_first and not any(
+            facts_of(shape, condition).may_raise for condition in bound.compared
+        )
 
     # -- the tables -----------------------------------------------------------------------------
 
@@ -134,7 +138,9 @@ class Broadcast:
     def can_begin(self) -> bool:
         """Whether the tables can be copied by themselves: they have no steps to be laid."""
         return not any(
-            each.steps for each in self.bound.inputs if each.name not in self.bound.timed
+            join_input.steps
+            for join_input in self.bound.inputs
+            if join_input.name not in self.bound.timed
         )
 
     def begun(self, batch_id: int, place: StatePlace) -> BucketReport | None:
@@ -145,10 +151,10 @@ class Broadcast:
         """
         tables = self.source.tables
         assert tables is not None
-        found = self.source.keyed(tables).where(PASSES).limit(MOST_ROWS + 1).toArrow()
-        if found.num_rows > MOST_ROWS:
+        table = self.source.keyed(tables).where(PASSES).limit(MOST_ROWS + 1).toArrow()
+        if table.num_rows > MOST_ROWS:
             return None
-        inputs, _ = self._shape.inputs(found.to_batches())
+        inputs, _ = self._shape.inputs(table.to_batches())
         graph = self.bound.graph
         plan = BatchPlan(
             batch_id, graph, written_orders(graph), self.bound.lengths, grid=one_bucket(graph)
@@ -160,7 +166,7 @@ class Broadcast:
 
     def sizes(self, part: JoinPart) -> tuple[int, int]:
         """Return rows and bytes of the tables, as they are kept."""
-        files = [file for each in self.tables for file in part.files(each.name)]
+        files = [file for table in self.tables for file in part.files(table.name)]
         return sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
 
     def counts_all(self, part: JoinPart) -> bool:
@@ -168,15 +174,16 @@ class Broadcast:
 
         Spark leaves out the rows that would be joined with nothing, and what observes them.
         """
-        return all(part.files(each.name) for each in self.tables)
+        return all(part.files(table.name) for table in self.tables)
 
     def _take(self, part: JoinPart, place: StatePlace) -> None:
         """Read the tables as they are kept, unless they are known."""
-        files = tuple(file.name for each in self.tables for file in part.files(each.name))
+        files = tuple(file.name for table in self.tables for file in part.files(table.name))
         if files == self._files:
             return
         self._copies = {
-            each.name: self._frame(each, [*self._rows(each, part, place)]) for each in self.tables
+            table.name: self._frame(table, [*self._rows(table, part, place)])
+            for table in self.tables
         }
         self._files = files
 
@@ -191,17 +198,21 @@ class Broadcast:
     def _frame(self, table: InputLayout, parts: Sequence[Rows]) -> DataFrame:
         """Return the rows of a table, under names that no other input has."""
         kinds = self._fields(table)
-        fields = [StructField(_column(table, each.name), each.dataType) for each in kinds]
+        fields = [StructField(_column(table, field.name), field.dataType) for field in kinds]
         fields += [StructField(_code(table, k), LongType()) for k in table.keys]
         schema = StructType(fields)
         rows: Any = []
         if sum(map(len, parts)):
-            columns = [*Rows.together(parts).payload.select([each.name for each in kinds]).columns]
+            columns = [
+                *Rows.together(parts).payload.select([field.name for field in kinds]).columns
+            ]
             for k in table.keys:
                 codes = np.concatenate([part.codes[k] for part in parts])
                 columns.append(pa.chunked_array([pa.array(codes, pa.int64())]))
             kept = arrow_schema(self.bound.spark, schema)
-            cast = [as_type(each, of.type) for each, of in zip(columns, kept, strict=True)]
+            cast = [
+                as_type(column, field.type) for column, field in zip(columns, kept, strict=True)
+            ]
             rows = pa.Table.from_arrays(cast, schema=kept).combine_chunks()
         frame = self.bound.spark.createDataFrame(rows, schema)
         if self.bound.step.kind != "inner" and self.bound.compared:
@@ -235,7 +246,7 @@ class Broadcast:
             joined = self._joined(joined, name, equal)
         seen.append(Observation())
         results = self._results.over(joined.observe(seen[-1], self._found))
-        pending = tuple(Pending(COMPONENT, PendingMetrics(each)) for each in seen)
+        pending = tuple(Pending(COMPONENT, PendingMetrics(observation)) for observation in seen)
         counted = Counted(seen[-1], FOUND) if self.counts_all(part) else None
         return Laid(results, pending, counted=counted)
 
@@ -252,13 +263,14 @@ class Broadcast:
         worker = LateWorker(batch_id, self._shape, place, self.bound.keys_only, low)
         late = self._newest.where(f"{START} < {low}L{self._passes}")
         written = late.mapInArrow(worker.run, "file string, n bigint").collect()
-        self.n_late = sum(each.n for each in written)
-        return {each.file for each in written}
+        self.n_late = sum(row.n for row in written)
+        return {row.file for row in written}
 
     def counts(self, observed: Sequence[Observed]) -> tuple[int, int]:
         """Return the rows of a batch that were looked up, and the results."""
         n_rows, n_results = (
-            sum(int(each.metrics.get(metric) or 0) for each in observed) for metric in (HERE, FOUND)
+            sum(int(observation.metrics.get(metric) or 0) for observation in observed)
+            for metric in (HERE, FOUND)
         )
         if self._is_counted:
             n_rows = max(0, self.inputs.n_keyed(self.stream.name) - self.n_late)
@@ -287,20 +299,20 @@ class Broadcast:
     def _equal(self, order: tuple[str, ...]) -> list[tuple[str, list[Column]]]:
         """Return what is equal to join each table, in their order."""
         if order not in self._equal_keys:
-            known = {k: f"{KEY}{k}" for k in self.stream.keys}
-            tables = {each.name: each for each in self.tables}
-            found = self._equal_keys[order] = []
+            columns = {k: f"{KEY}{k}" for k in self.stream.keys}
+            tables = {table.name: table for table in self.tables}
+            joins = self._equal_keys[order] = []
             for name in order:
                 codes = {k: _code(tables[name], k) for k in tables[name].keys}
-                both = [(known[k], code) for k, code in codes.items() if k in known]
-                found.append((name, [F.col(one) == F.col(other) for one, other in both]))
-                known = codes | known
+                both = [(columns[k], code) for k, code in codes.items() if k in columns]
+                joins.append((name, [F.col(one) == F.col(other) for one, other in both]))
+                columns = codes | columns
         return self._equal_keys[order]
 
     @cached_property
     def _compared(self) -> list[Column]:
         """What is asked of two rows beside, where that decides what is a result."""
-        return [F.expr(f"({each}\n)") for each in self.bound.compared]
+        return [F.expr(f"({condition}\n)") for condition in self.bound.compared]
 
     @cached_property
     def _here(self) -> Column:
@@ -315,8 +327,8 @@ class Broadcast:
         """The columns of the stream that results have, and its codes."""
         places, codes = dict(self.stream.columns), [f"{KEY}{k}" for k in self.stream.keys]
         values = [
-            _value(places[each.name], each.dataType).alias(_column(self.stream, each.name))
-            for each in self._fields(self.stream)
+            _value(places[field.name], field.dataType).alias(_column(self.stream, field.name))
+            for field in self._fields(self.stream)
         ]
         return Selected(*values, *codes)
 
@@ -326,22 +338,22 @@ class Broadcast:
         is_told = self.bound.step.kind in ("inner", "left")
         return Selected(
             *(
-                self._struct(each, is_told=is_told or each is self.stream).alias(each.name)
-                for each in self.source.layouts
+                self._struct(layout, is_told=is_told or layout is self.stream).alias(layout.name)
+                for layout in self.source.layouts
             )
         )
 
-    def _struct(self, each: InputLayout, *, is_told: bool = True) -> Column:
+    def _struct(self, layout: InputLayout, *, is_told: bool = True) -> Column:
         columns = [
-            F.col(_column(each, of.name)) if is_told else F.lit(None).cast(of.dataType)
-            for of in self._fields(each)
+            F.col(_column(layout, field.name)) if is_told else F.lit(None).cast(field.dataType)
+            for field in self._fields(layout)
         ]
-        names = [of.name for of in self._fields(each)]
+        names = [field.name for field in self._fields(layout)]
         return F.struct(*[one.alias(name) for one, name in zip(columns, names, strict=True)])
 
-    def _fields(self, each: InputLayout) -> list[StructField]:
+    def _fields(self, layout: InputLayout) -> list[StructField]:
         """Return the columns of an input that results have."""
-        return [*self.bound.fields_of(each, [name for name, _ in each.columns])]
+        return [*self.bound.fields_of(layout, [name for name, _ in layout.columns])]
 
     @cached_property
     def _shape(self) -> Shape:
@@ -353,14 +365,14 @@ def one_bucket(graph: JoinGraph) -> Grid:
     return Grid((1,) * len(graph.classes))
 
 
-def _column(of: InputLayout, name: str) -> str:
+def _column(layout: InputLayout, name: str) -> str:
     """Return the name of a column of an input beside those of others."""
-    return f"__own{of.number}_{[each for each, _ in of.columns].index(name)}"
+    return f"__own{layout.number}_{[column for column, _ in layout.columns].index(name)}"
 
 
-def _code(of: InputLayout, key: int) -> str:
+def _code(layout: InputLayout, key: int) -> str:
     """Return the name of the column of the codes of a table in a key class."""
-    return f"__code{of.number}_{key}"
+    return f"__code{layout.number}_{key}"
 
 
 def _value(place: str, kind: DataType) -> Column:
@@ -407,7 +419,7 @@ class TableFilter:
         }
         """By stream, its tables and the key classes that it shares with each."""
         self._classes = graph.classes_of
-        self._numbers = {each.name: each.number for each in bound.source.layouts}
+        self._numbers = {layout.name: layout.number for layout in bound.source.layouts}
         self.loop = DropChoice(
             {name: tuple(dict.fromkeys(t for t, _ in keys)) for name, keys in self._keys.items()}
         )
@@ -430,17 +442,21 @@ class TableFilter:
         """
         if self._is_read:
             return
-        found: dict[tuple[str, int], tuple[int, Column]] = {}
-        for table, key in dict.fromkeys(of for keys in self._keys.values() for of in keys):
+        filters: dict[tuple[str, int], tuple[int, Column]] = {}
+        for table, key in dict.fromkeys(
+            table_key for keys in self._keys.values() for table_key in keys
+        ):
             files = part.files(table)
             if sum(file.n_rows for file in files) > MOST_KEYS:
                 continue
-            of = (MAPPED.run(place.files, place.runs, file, self._classes[table]) for file in files)
-            parts = [np.empty(0, np.int64), *(run.rows.codes[key] for run in of)]
+            runs = (
+                MAPPED.run(place.files, place.runs, file, self._classes[table]) for file in files
+            )
+            parts = [np.empty(0, np.int64), *(run.rows.codes[key] for run in runs)]
             codes = distinct(np.concatenate(parts))
-            found[table, key] = codes.size, _lacks(df, f"{KEY}{key}", words_of(codes))
+            filters[table, key] = codes.size, _lacks(df, f"{KEY}{key}", words_of(codes))
         for name, keys in self._keys.items():
-            usable = [found[of] for of in keys if of in found]
+            usable = [filters[table_key] for table_key in keys if table_key in filters]
             if usable:
                 self.n_keys[name] = sum(n_keys for n_keys, _ in usable)
                 self._lacks[name] = reduce(or_, (column for _, column in usable))
@@ -479,14 +495,16 @@ class TableFilter:
         self, observed: Sequence[Observed], n_shuffled: Mapping[str, int], batch_id: int
     ) -> list[JournalEntry]:
         """Take in what a batch dropped, and how many rows it did not, by stream, and decide."""
-        metrics = next((each.metrics for each in observed if each.name == DROPPED), {})
+        metrics = next(
+            (observation.metrics for observation in observed if observation.name == DROPPED), {}
+        )
         numbers = {name: self._numbers[name] for name in self._keys}
-        found = {
+        counts = {
             name: (int(metrics[f"asked{n}"] or 0), int(metrics[f"lacking{n}"] or 0))
             for name, n in numbers.items()
             if f"asked{n}" in metrics
         }
-        return self.loop.step(found, n_shuffled, self.n_keys, batch_id)
+        return self.loop.step(counts, n_shuffled, self.n_keys, batch_id)
 
 
 class RefreshedTables:
@@ -672,12 +690,12 @@ def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
 
 def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
     """Return whether a filter has not the code in a column; see ``state.key_filters``."""
-    told = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
+    words_table = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
     hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")
     place = F.shiftrightunsigned(F.shiftrightunsigned(hashed, 32) * F.lit(words.size), 32)
-    word = F.get(df.sparkSession.createDataFrame(told).scalar(), place.cast("int"))
-    bits = (F.shiftrightunsigned(hashed, 6 * each).bitwiseAND(63).cast("int") for each in range(4))
+    word = F.get(df.sparkSession.createDataFrame(words_table).scalar(), place.cast("int"))
+    bits = (F.shiftrightunsigned(hashed, 6 * k).bitwiseAND(63).cast("int") for k in range(4))
     # The number of bits of F.shiftleft is the same for all rows.
-    masks = (F.call_function("shiftleft", one, each) for each in bits)
+    masks = (F.call_function("shiftleft", one, bit) for bit in bits)
     mask = reduce(lambda some, other: some.bitwiseOR(other), masks)
     return mask.bitwiseAND(F.bitwise_not(word)) != 0

@@ -85,42 +85,44 @@ class Shape:
         if PASSES not in table.column_names or not table[PASSES].null_count:
             return table, {}
         is_time = pc.is_null(table[PASSES])
-        told = table.filter(is_time).group_by(INPUT).aggregate([(START, "max")])
-        latest = zip(told[INPUT].to_pylist(), told[f"{START}_max"].to_pylist(), strict=True)
-        return table.filter(pc.invert(is_time)), {self.layouts[n].name: at for n, at in latest}
+        maxima = table.filter(is_time).group_by(INPUT).aggregate([(START, "max")])
+        latest = zip(maxima[INPUT].to_pylist(), maxima[f"{START}_max"].to_pylist(), strict=True)
+        return table.filter(pc.invert(is_time)), {
+            self.layouts[n].name: instant for n, instant in latest
+        }
 
     def _rows(self, table: pa.Table, number: int) -> Rows:
         """Return the rows of one input."""
-        each = self.layouts[number]
+        layout = self.layouts[number]
         starts = table[START].to_numpy()
-        ends = each.window.ends(starts)
-        codes = {key: _code(table[f"{KEY}{key}"]) for key in each.keys}
-        said = {START: starts} | {f"{KEY}{key}": of for key, of in codes.items()}
+        ends = layout.window.ends(starts)
+        codes = {key: _code(table[f"{KEY}{key}"]) for key in layout.keys}
+        arrays = {START: starts} | {f"{KEY}{key}": values for key, values in codes.items()}
         payload = pa.table(
             [
-                values_of(said[place], as_kept(self._kind(each, name)))
-                if place in said
+                values_of(arrays[place], as_kept(self._kind(layout, name)))
+                if place in arrays
                 else as_type(table[place], as_kept(table[place].type))
-                for name, place in each.carried
+                for name, place in layout.carried
             ],
-            names=[name for name, _ in each.carried],
+            names=[name for name, _ in layout.carried],
         )
-        passes = table[PASSES].to_numpy() if each.is_raw else None
+        passes = table[PASSES].to_numpy() if layout.is_raw else None
         return Rows(codes, starts, ends, payload, passes)
 
-    def _kind(self, of: InputLayout, column: str) -> pa.DataType:
-        return self.results.field(result_column(of.name, column)).type
+    def _kind(self, layout: InputLayout, column: str) -> pa.DataType:
+        return self.results.field(result_column(layout.name, column)).type
 
-    def sent(self, found: pa.Table) -> pa.Table:
+    def sent(self, results: pa.Table) -> pa.Table:
         """Return the results whose compared keys are equal, in Spark's types.
 
         A column that they lack is NULL.
         """
         for one, other in self.compared:
-            is_equal = pc.fill_null(pc.equal(found[one], found[other]), False)
+            is_equal = pc.fill_null(pc.equal(results[one], results[other]), False)
             if not pc.all(is_equal).as_py():
-                found = found.filter(is_equal)
-        return as_sent(found, self.results)
+                results = results.filter(is_equal)
+        return as_sent(results, self.results)
 
 
 @dataclass(frozen=True)
@@ -134,15 +136,15 @@ class OnceWorker:
         """Join the rows of a partition."""
         begin_task()
         inputs, _ = self.shape.inputs(batches)
-        for found in self._results(inputs):
-            yield from self.shape.sent(found).to_batches()
+        for joined in self._results(inputs):
+            yield from self.shape.sent(joined).to_batches()
 
     def _results(self, inputs: Mapping[str, Rows]) -> Iterator[pa.Table]:
         if self.plan.partners is not None:
             return results_by_partner(self.plan, inputs)
         if self.plan.order is not None:
             return results_of_all(self.plan, inputs)
-        plan, news = self.plan, {name: SortedRun.of(rows) for name, rows in inputs.items()}
+        plan, news = self.plan, {name: SortedRun.from_rows(rows) for name, rows in inputs.items()}
         combinations = results(plan.graph, plan.orders, {}, news, JoinWork())
         if plan.products is None:
             return combinations
@@ -213,19 +215,19 @@ class LateWorker:
             StateError: it cannot be written.
         """
         begin_task()
-        inputs, _ = self.shape.inputs(each for each in batches if each.num_rows)
+        inputs, _ = self.shape.inputs(batch for batch in batches if batch.num_rows)
         for name, rows in inputs.items():
             keys = self.keys_only.get(name, ())
-            at = self.batch_id, task_ids()[0], name
-            with state_of(at[1], "late rows", self.place.late):
-                file = write_late(self.place, *at, rows, keys, self.low)
+            file_key = self.batch_id, task_ids()[0], name
+            with state_of(file_key[1], "late rows", self.place.late):
+                file = write_late(self.place, *file_key, rows, keys, self.low)
             yield pa.RecordBatch.from_pydict({"file": [file], "n": [len(rows)]})
 
 
 def _code(codes: pa.ChunkedArray) -> NDArray[np.int64]:
     """Return codes; any for NULL, which a row has that cannot join."""
-    found: NDArray[np.int64] = (pc.fill_null(codes, 0) if codes.null_count else codes).to_numpy()
-    return found
+    numbers: NDArray[np.int64] = (pc.fill_null(codes, 0) if codes.null_count else codes).to_numpy()
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -257,32 +259,32 @@ class FileJoinRows(FileBuckets):
     def _as_common(self, block: tuple[pa.Array, ...]) -> pa.RecordBatch:
         rows = pa.RecordBatch.from_arrays(list(block), list(self.handed))
         needed = [rows.column(name) for name in (self.time, *self.keys.values())]
-        if any(each.null_count for each in needed):
+        if any(column.null_count for column in needed):
             rows = rows.filter(reduce(pc.and_, map(pc.is_valid, needed)))
         n = rows.num_rows
-        found = {INPUT: pa.repeat(pa.scalar(self.number, pa.int32()), n)}
-        found[START] = pa.array(whole_numbers(rows.column(self.time)))
+        values = {INPUT: pa.repeat(pa.scalar(self.number, pa.int32()), n)}
+        values[START] = pa.array(whole_numbers(rows.column(self.time)))
         for key, column in self.keys.items():
-            found[f"{KEY}{key}"] = pa.array(self._code(key, rows.column(column)))
-        found |= {place: rows.column(column) for place, column in self.slots.items()}
+            values[f"{KEY}{key}"] = pa.array(self._code(key, rows.column(column)))
+        values |= {place: rows.column(column) for place, column in self.slots.items()}
         if self.marks_in:
-            found[self.marks_in] = pa.array(self._marks(rows))
+            values[self.marks_in] = pa.array(self._marks(rows))
         columns = [
-            found[each.name].cast(each.type) if each.name in found else pa.nulls(n, each.type)
-            for each in self.common
+            values[field.name].cast(field.type) if field.name in values else pa.nulls(n, field.type)
+            for field in self.common
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.common)
 
     def _marks(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
         """Return the bits of the queries that need each row."""
-        found = np.zeros(rows.num_rows, np.int64)
-        for at, where in enumerate(self.wheres):
+        bits = np.zeros(rows.num_rows, np.int64)
+        for bit, where in enumerate(self.wheres):
             if where is None:
-                found |= 1 << at
+                bits |= 1 << bit
             else:
                 columns = [rows.column(name) for name in where.columns]
-                found |= where.keeps(columns, rows.num_rows).astype(np.int64) << at
-        return found
+                bits |= where.keeps(columns, rows.num_rows).astype(np.int64) << bit
+        return bits
 
     def _code(self, key: int, column: pa.Array) -> NDArray[np.int64]:
         """Return the codes of a key class; see ``layout.codes_of``."""
@@ -316,17 +318,17 @@ class FileJoinRows(FileBuckets):
                 yield bucket + beyond, part
 
 
-def in_structs(schema: pa.Schema, found: pa.Table) -> pa.Table:
+def in_structs(schema: pa.Schema, results: pa.Table) -> pa.Table:
     """Return results with a struct for each input, made of the columns that tasks return."""
     structs = []
     for name, kind in zip(schema.names, schema.types, strict=True):
         if not pa.types.is_struct(kind):  # which query a result is of
-            structs.append(as_type(found[name], kind).combine_chunks())
+            structs.append(as_type(results[name], kind).combine_chunks())
             continue
         columns = [
-            as_type(found[result_column(name, each.name)], each.type).combine_chunks()
-            for each in kind
+            as_type(results[result_column(name, field.name)], field.type).combine_chunks()
+            for field in kind
         ]
         # Of an input that no output column reads, results have a struct without fields.
-        structs.append(pa.Array.from_buffers(kind, found.num_rows, [None], children=columns))
+        structs.append(pa.Array.from_buffers(kind, results.num_rows, [None], children=columns))
     return pa.Table.from_arrays(structs, schema=schema)

@@ -90,11 +90,15 @@ def window_join(
     checked_text("condition of a join", on)
     _check_given(inputs, time=time, windows=windows, lateness=lateness)
     parts = []
-    for each in inputs:
-        window = windows.get(each)
+    for input_name in inputs:
+        window = windows.get(input_name)
         if window is not None:
-            read_window(checked_text(f"window of {each!r}", window), f"the window of {each!r}")
-        parts.append(quoted(each) + ("" if window is None else f" [{window.strip().strip('[]')}]"))
+            read_window(
+                checked_text(f"window of {input_name!r}", window), f"the window of {input_name!r}"
+            )
+        parts.append(
+            quoted(input_name) + ("" if window is None else f" [{window.strip().strip('[]')}]")
+        )
     if not isinstance(how, str) or how not in _HOW:
         raise OptionError(unknown("kind of join", how, list(_HOW)), how=how)
     comma, where = (", ", "WHERE") if how == "inner" else (f" {_HOW[how]} JOIN ", "ON")
@@ -102,10 +106,11 @@ def window_join(
     allowed = dict.fromkeys(time, lateness) if isinstance(lateness, str) else dict(lateness or {})
     chosen = "_".join(inputs) if name is None else checked_text("name of a join", name)
     relations = {
-        each: Relation(df, time.get(each), allowed.get(each)) for each, df in inputs.items()
+        input_name: Relation(df, time.get(input_name), allowed.get(input_name))
+        for input_name, df in inputs.items()
     }
-    columns = {each: column_types(df) for each, df in inputs.items()}
-    tables = [each for each in inputs if each not in time]
+    columns = {input_name: column_types(df) for input_name, df in inputs.items()}
+    tables = [input_name for input_name in inputs if input_name not in time]
     called = named_functions(functions or {})
     query = read_query(text, columns, called, tables=tables, times=time)
     if query.grouping is not None:
@@ -130,13 +135,13 @@ def _check_given(inputs: Any, **by_input: Any) -> None:
     for name, df in inputs.items():
         checked_text("name of an input", name)
         checked_frame(f"input {name!r}", df)
-    for what, given in by_input.items():
-        is_one = what == "lateness" and (given is None or isinstance(given, str))
-        if not is_one and not isinstance(given, Mapping):
+    for what, argument in by_input.items():
+        is_one = what == "lateness" and (argument is None or isinstance(argument, str))
+        if not is_one and not isinstance(argument, Mapping):
             example = f"{what}={{{next(iter(inputs))!r}: …}}"
-            msg = f"{what} is given for each input by its name, such as {example}, got {given!r}"
-            raise OptionError(msg, **{what: given})
-        for name in given if isinstance(given, Mapping) else ():
+            msg = f"{what} is given for each input by its name, such as {example}, got {argument!r}"
+            raise OptionError(msg, **{what: argument})
+        for name in argument if isinstance(argument, Mapping) else ():
             if name not in inputs:
                 msg = f"{what}: {unknown('input', name, list(inputs))}"
                 raise QueryError(msg, name=name)

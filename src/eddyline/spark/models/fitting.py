@@ -129,9 +129,9 @@ def fit(
     bounds = {} if within is None and (others or place) else read_bounds(within)
     axes = () if place is None else earth.coordinates(earth.TRACK)
     bounds = earth.of_track(bounds, axes)
-    unbounded = tuple(each for each in dict.fromkeys((*others, *axes)) if each not in bounds)
+    unbounded = tuple(name for name in dict.fromkeys((*others, *axes)) if name not in bounds)
     names = (*bounds, *unbounded)
-    _check_values(frame, keys, [each for each in names if each not in axes])
+    _check_values(frame, keys, [name for name in names if name not in axes])
     earth.outputs(names)
     how = Fit(keys, time, bounds, _options(options, max_gap), unbounded, track=place)
     is_early = read_results(results, is_streaming=frame.isStreaming)
@@ -295,20 +295,20 @@ def read(
         return _segments(frame, shape, how, name, lateness, is_early=is_early)
     whole = frame.withColumn("origin", F.coalesce("origin", "lo"))
     holding = Versions(whole, layout, version).holding
-    return Segments(Graph.of(Source(whole, shape, holding=holding)))
+    return Segments(Graph.from_source(Source(whole, shape, holding=holding)))
 
 
-def _track(df: DataFrame, keys: Sequence[str], given: Any) -> tuple[str, str]:
+def _track(df: DataFrame, keys: Sequence[str], columns: Any) -> tuple[str, str]:
     """Return the columns of latitude and longitude.
 
     Raises:
-        OptionError: ``given`` is not two different names, or a key is called ``lat`` or ``lon``.
+        OptionError: ``columns`` is not two different names, or a key is called ``lat`` or ``lon``.
         QueryError: a column does not exist, or is no number.
     """
-    if isinstance(given, str) or len(tuple(given)) != 2 or len({*given}) != 2:
-        msg = f"track is the columns of latitude and longitude, ('lat', 'lon'), got {given!r:.60}"
-        raise OptionError(msg, track=repr(given))
-    lat, lon = (checked_text("column of track", each) for each in given)
+    if isinstance(columns, str) or len(tuple(columns)) != 2 or len({*columns}) != 2:
+        msg = f"track is the columns of latitude and longitude, ('lat', 'lon'), got {columns!r:.60}"
+        raise OptionError(msg, track=repr(columns))
+    lat, lon = (checked_text("column of track", name) for name in columns)
     types = column_kinds(df, (lat, lon), "fit")
     for name in (lat, lon):
         if not isinstance(types[name], NumericType):
@@ -322,11 +322,11 @@ def _track(df: DataFrame, keys: Sequence[str], given: Any) -> tuple[str, str]:
     return lat, lon
 
 
-def _options(given: Mapping[str, Any], max_gap: Any) -> FitOptions:
-    known = [each.name for each in fields(FitOptions) if each.name != "max_gap_us"]
-    check_names("option of models.fit", given, known)
+def _options(options: Mapping[str, Any], max_gap: Any) -> FitOptions:
+    names = [field.name for field in fields(FitOptions) if field.name != "max_gap_us"]
+    check_names("option of models.fit", options, names)
     gap = None if max_gap is None else read_length("max_gap", max_gap)
-    return FitOptions(**given, max_gap_us=gap)
+    return FitOptions(**options, max_gap_us=gap)
 
 
 def _segments(
@@ -340,7 +340,7 @@ def _segments(
     lane: str = "auto",
 ) -> Segments:
     checked_relation(f"the input of query {checked_text('name', name)!r}", df, how.time, lateness)
-    return Segments(Graph.of(Source(df, shape, how, name, lateness, is_early, lane=lane)))
+    return Segments(Graph.from_source(Source(df, shape, how, name, lateness, is_early, lane=lane)))
 
 
 def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None:
@@ -386,7 +386,7 @@ def column_kinds(df: DataFrame, names: Sequence[str], what: str) -> dict[str, An
     Raises:
         QueryError: one is not there.
     """
-    types = {each.name: each.dataType for each in df.schema}
+    types = {field.name: field.dataType for field in df.schema}
     for name in names:
         if name not in types:
             raise QueryError(f"models.{what}: {unknown('column', name, list(types))}", name=name)
@@ -403,7 +403,7 @@ def _check_values(df: DataFrame, keys: Sequence[str], values: Sequence[str]) -> 
 
 
 def _check_types(df: DataFrame, layout: Layout, version: str | None) -> None:
-    types = {each.name: each.dataType for each in df.schema}
+    types = {field.name: field.dataType for field in df.schema}
     if version is not None and not isinstance(types[version], _WHOLE):
         kind = types[version].simpleString()
         msg = f"models.read: version {version!r} is of type {kind}; give whole numbers"
@@ -413,16 +413,18 @@ def _check_types(df: DataFrame, layout: Layout, version: str | None) -> None:
     for attribute in layout.attributes:
         check_attribute(attribute, layout.keys)
     wanted: list[tuple[str, Any, str]] = [
-        *((each, TimestampType | TimestampNTZType, "a timestamp") for each in TIMES),
-        *((each, BooleanType, "a boolean") for each in FLAGS),
-        *((ERR + each, DoubleType, "a double") for each in layout.attributes),
+        *((name, TimestampType | TimestampNTZType, "a timestamp") for name in TIMES),
+        *((name, BooleanType, "a boolean") for name in FLAGS),
+        *((ERR + attribute, DoubleType, "a double") for attribute in layout.attributes),
     ]
-    for name, kind, said in wanted:
+    for name, kind, description in wanted:
         if not isinstance(types[name], kind):
-            msg = f"models.read: {name!r} is {said}, got {types[name].simpleString()}"
+            msg = f"models.read: {name!r} is {description}, got {types[name].simpleString()}"
             raise QueryError(msg, column=name)
-    for name in (COEF + each for each in layout.attributes):
-        found = types[name]
-        if not isinstance(found, ArrayType) or not isinstance(found.elementType, DoubleType):
-            msg = f"models.read: {name!r} is an array of doubles, got {found.simpleString()}"
+    for name in (COEF + attribute for attribute in layout.attributes):
+        column_type = types[name]
+        if not isinstance(column_type, ArrayType) or not isinstance(
+            column_type.elementType, DoubleType
+        ):
+            msg = f"models.read: {name!r} is an array of doubles, got {column_type.simpleString()}"
             raise QueryError(msg, column=name)

@@ -115,7 +115,7 @@ class Segments(WithAlarms):
     def persist(self) -> Segments:
         """Return the same segments, which Spark keeps once they have been computed."""
         kept = self._graph.laid
-        return Segments(Graph.of(replace(kept, df=kept.df.persist())))
+        return Segments(Graph.from_source(replace(kept, df=kept.df.persist())))
 
     def where(self, condition: str) -> Segments:
         """Return the segments on the ranges of time on which a condition holds.
@@ -138,8 +138,8 @@ class Segments(WithAlarms):
         text = checked_text("condition", condition)
         native, solved = split_condition(text, self.attributes, self.keys, mixes=True)
         graph = self._graph
-        for each in native:
-            graph = graph.of_entities(each)
+        for key_condition in native:
+            graph = graph.of_entities(key_condition)
         if solved is not None:
             keys = key_numbers(graph, text, expressions.attributes(solved))
             graph = graph.then(steps.Where(solved, text, keys))
@@ -206,10 +206,10 @@ class Segments(WithAlarms):
         """
         graph = self._graph
         shared = earth.of_track(read_bounds(bounds), graph.shape.attributes)
-        asked = {attribute_of(graph, name): each for name, each in shared.items()}
+        asked = {attribute_of(graph, name): bound for name, bound in shared.items()}
         shares = read_split(split)
-        said = read_said(graph, ranges or {}, by_pace=shares.needs_pace)
-        step = steps.Within(asked, shares, ranges_said=said)
+        value_ranges = read_said(graph, ranges or {}, by_pace=shares.needs_pace)
+        step = steps.Within(asked, shares, ranges_said=value_ranges)
         return Segments(checked(graph.then(step)))
 
     def exact(self, rows: DataFrame | None = None, *, time: str | None = None) -> DataFrame | Query:
@@ -289,12 +289,12 @@ class Segments(WithAlarms):
         beside = None if other is None else self._side(other, "pairs")
         two, right = read_pair(names), self._graph if beside is None else beside
         near = {
-            each: Bound.of(name, most).value
+            axis: Bound.of(name, most).value
             for name, most in (within or {}).items()
-            for each in attributes_of(self._graph, (name,))
+            for axis in attributes_of(self._graph, (name,))
         }
-        for each in near:
-            attribute_of(right, each)
+        for axis in near:
+            attribute_of(right, axis)
         condition = read_on(on, (self._graph, right), two)
         step = DifferentEntities(two, condition, near, bool(whole), other is None)
         return Segments(self._graph.with_others(beside, step))
@@ -326,7 +326,7 @@ class Segments(WithAlarms):
             raise QueryError(msg)
         one, two = read_pair(names)
         names_of_axes = map(quoted, axes)
-        squares = " + ".join(f"pow({one}.{each} - {two}.{each}, 2)" for each in names_of_axes)
+        squares = " + ".join(f"pow({one}.{axis} - {two}.{axis}, 2)" for axis in names_of_axes)
         return self.pairs(
             f"{squares} < {most!r} * {most!r}",
             other=other,
@@ -372,7 +372,7 @@ class Segments(WithAlarms):
         """
         (one, two), graph = read_pair(names), self._graph
         sides = [
-            attributes_of(graph, [f"{side}_{each}" for each in attributes])
+            attributes_of(graph, [f"{side}_{attribute}" for attribute in attributes])
             or earth.position_of(f"{side}_{earth.TRACK}", graph.shape.attributes)
             or ()
             for side in (one, two)
@@ -537,16 +537,18 @@ class Segments(WithAlarms):
         how = _Options(entities, rows)
         check_packages()
         _check(self._graph)
-        found = precise(self._graph)
-        sources, node = found.placed
-        plan = StreamPlan(tuple(StreamInput(each.maker, each.shape) for each in sources), node)
+        fitted = precise(self._graph)
+        sources, node = fitted.placed
+        plan = StreamPlan(
+            tuple(StreamInput(source.maker, source.shape) for source in sources), node
+        )
         sketch = _sketch(sources, plan, how)
         sections = drawn(pictures(sketch, plan))
-        said = f"{len(sketch.codes)} entities are drawn, with their newest {rows} rows at most."
+        caption = f"{len(sketch.codes)} entities are drawn, with their newest {rows} rows at most."
         view = RunView(
-            f"segments of {', '.join(found.shape.attributes)}",
+            f"segments of {', '.join(fitted.shape.attributes)}",
             told(self._graph),
-            sections=(Section("", (Text(said),)), *sections),
+            sections=(Section("", (Text(caption),)), *sections),
         )
         return write_report(view, path)
 
@@ -570,12 +572,12 @@ class _Options:
         in_range(self, "rows", 1, 10_000)
 
 
-def _check(given: Graph) -> None:
+def _check(query_graph: Graph) -> None:
     """Refuse segments that are not of one entity each, of a batch DataFrame."""
-    if given.is_streaming:
+    if query_graph.is_streaming:
         msg = "a stream is drawn by its run: query.start(…).report(path)"
         raise NotSupportedError(msg)
-    if any(map(graph.is_crossing, graph.parts(given.node))):
+    if any(map(graph.is_crossing, graph.parts(query_graph.node))):
         msg = (
             "report draws the rows, segments and results of single entities, and these are of "
             "several: report what they are made of, or persist() them to draw the segments alone"
@@ -590,19 +592,19 @@ def _sketch(sources: Sequence[Source], plan: StreamPlan, how: _Options) -> Sketc
     few = [row[0] for row in first.limit(how.entities).collect()]
     if not few:
         return Sketch()
-    condition = f"{code} IN ({', '.join(f'{each}L' for each in few)})"
-    taken = [each.where(condition) for each in sources]
+    condition = f"{code} IN ({', '.join(f'{entity}L' for entity in few)})"
+    taken = [source.where(condition) for source in sources]
     rows = {
-        at: _newest(df, code, time, how.rows)
-        for at, each in enumerate(taken)
-        for df, time in _rows_of(each, condition)
+        number: _newest(df, code, time, how.rows)
+        for number, source in enumerate(taken)
+        for df, time in _rows_of(source, condition)
     }
-    instants = [micros_of(each.column(plan.row_times[at])) for at, each in rows.items()]
-    since = min((int(each.min()) for each in instants if len(each)), default=None)
+    instants = [micros_of(table.column(plan.row_times[number])) for number, table in rows.items()]
+    since = min((int(micros.min()) for micros in instants if len(micros)), default=None)
     most = MOST_TIMES * how.rows
     segments = {
-        at: _newest(_behind(each.segments, "hi", since), code, "lo", most)
-        for at, each in enumerate(taken)
+        number: _newest(_behind(source.segments, "hi", since), code, "lo", most)
+        for number, source in enumerate(taken)
     }
     if isinstance(plan.node, graph.Input):
         return Sketch(rows, segments)
@@ -616,8 +618,10 @@ def _rows_of(source: Source, condition: str) -> Iterator[tuple[DataFrame, str]]:
         yield rows_to_fit(source.df, source.maker), source.maker.time
     elif source.raw is not None and TIME not in source.shape.keys:
         columns = source.raw.columns
-        values = [f"{columns.get(each, f'CAST({quoted(each)} AS DOUBLE)')} AS {quoted(each)}"
-                  for each in source.shape.attributes]  # fmt: skip
+        values = [
+            f"{columns.get(name, f'CAST({quoted(name)} AS DOUBLE)')} AS {quoted(name)}"
+            for name in source.shape.attributes
+        ]
         keys = [*map(quoted, source.shape.keys), f"{quoted(source.raw.time)} AS {TIME}"]
         yield (
             source.raw.df.where(condition).selectExpr(*keys, *values).where("time IS NOT NULL"),

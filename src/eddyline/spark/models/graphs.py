@@ -69,7 +69,7 @@ class Leaf(graph.Input):
     source: Source
 
     @classmethod
-    def of(cls, source: Source) -> Leaf:
+    def from_source(cls, source: Source) -> Leaf:
         """Return the segments of a source."""
         return cls(-1, source.shape, source)
 
@@ -82,14 +82,14 @@ class Graph:
     """Its inputs are leaves."""
 
     @classmethod
-    def of(cls, source: Source) -> Graph:
+    def from_source(cls, source: Source) -> Graph:
         """Return the segments of a source as they are."""
-        return cls(Leaf.of(source))
+        return cls(Leaf.from_source(source))
 
     @property
     def sources(self) -> list[Source]:
         """The sources in the order in which they are read."""
-        return [each.source for each in graph.parts(self.node) if isinstance(each, Leaf)]
+        return [part.source for part in graph.parts(self.node) if isinstance(part, Leaf)]
 
     @property
     def placed(self) -> tuple[list[Source], graph.Node]:
@@ -116,13 +116,13 @@ class Graph:
     def types(self) -> list[tuple[str, str]]:
         """Name and type of keys, and of what says the time."""
         time = self.sources[0].time_type
-        keys = [(each.name, each.dataType.simpleString()) for each in self.key_fields]
+        keys = [(field.name, field.dataType.simpleString()) for field in self.key_fields]
         return [*keys, ("lo", time.simpleString())]
 
     @property
     def is_streaming(self) -> bool:
         """Whether a source is a stream."""
-        return any(each.is_streaming for each in self.sources)
+        return any(source.is_streaming for source in self.sources)
 
     @property
     def df(self) -> DataFrame:
@@ -164,17 +164,17 @@ class Graph:
         A group has or has not all of its entities: it is asked of these. Pairs have keys of their
         own.
         """
-        made: dict[int, graph.Node] = {}
+        rebuilt: dict[int, graph.Node] = {}
 
         def asked(part: graph.Node) -> graph.Node:
-            if id(part) not in made:
+            if id(part) not in rebuilt:
                 if isinstance(part, Leaf):
-                    made[id(part)] = Leaf.of(part.source.where(condition))
+                    rebuilt[id(part)] = Leaf.from_source(part.source.where(condition))
                 elif isinstance(part, graph.OtherEntities):
-                    made[id(part)] = replace(part, conditions=(*part.conditions, condition))
+                    rebuilt[id(part)] = replace(part, conditions=(*part.conditions, condition))
                 else:
-                    made[id(part)] = graph.over(part, [*map(asked, graph.below(part))])
-            return made[id(part)]
+                    rebuilt[id(part)] = graph.over(part, [*map(asked, graph.below(part))])
+            return rebuilt[id(part)]
 
         return Graph(asked(self.node))
 
@@ -192,9 +192,9 @@ class Graph:
 
     def __str__(self) -> str:
         roots, node = self.placed
-        said = [str(each.maker or "read") for each in roots]
-        said += [str(each) for each in graph.parts(node) if not isinstance(each, graph.Input)]
-        return "; ".join(said)
+        texts = [str(root.maker or "read") for root in roots]
+        texts += [str(part) for part in graph.parts(node) if not isinstance(part, graph.Input)]
+        return "; ".join(texts)
 
 
 def _key_fields(leaf: graph.Input) -> list[StructField]:
@@ -215,67 +215,69 @@ def _apart(node: graph.Node) -> graph.Node:
 
 
 def fields_of(
-    node: graph.Node, given: Callable[[graph.Input], list[StructField]]
+    node: graph.Node, fields_of_input: Callable[[graph.Input], list[StructField]]
 ) -> list[StructField]:
     """Return name and type of the keys of a part, by those of each input."""
     match node:
         case graph.Input():
-            return given(node)
+            return fields_of_input(node)
         case graph.OtherEntities(left, right, step):
-            return laying.fields_of_pairs(step.names, [fields_of(a, given) for a in (left, right)])
+            return laying.fields_of_pairs(
+                step.names, [fields_of(a, fields_of_input) for a in (left, right)]
+            )
         case graph.SameEntity(left):
-            return fields_of(left, given)
+            return fields_of(left, fields_of_input)
         case graph.Unary(OverEntities(by), of):
-            return [each for each in fields_of(of, given) if each.name in by]
+            return [field for field in fields_of(of, fields_of_input) if field.name in by]
         case graph.Unary(_, of):
-            return fields_of(of, given)
+            return fields_of(of, fields_of_input)
 
 
-def settled(given: Graph) -> Graph:
+def settled(query_graph: Graph) -> Graph:
     """Return a graph whose pairs and values over entities that are of no stream are sources."""
 
     def change(part: graph.Node, read: tuple[graph.Node, ...]) -> graph.Node:
-        made = Graph(graph.over(part, read))
-        if not graph.is_crossing(made.node) or made.is_streaming:
-            return made.node
-        return Leaf.of(Source(made.df, made.shape))
+        rebuilt = Graph(graph.over(part, read))
+        if not graph.is_crossing(rebuilt.node) or rebuilt.is_streaming:
+            return rebuilt.node
+        return Leaf.from_source(Source(rebuilt.df, rebuilt.shape))
 
-    return Graph(graph.rebuilt(given.node, change))
+    return Graph(graph.rebuilt(query_graph.node, change))
 
 
-def precise(given: Graph, *, measures: bool = True) -> Graph:
+def precise(query_graph: Graph, *, measures: bool = True) -> Graph:
     """Return a graph whose models are as near to rows as all that is asked of it needs.
 
     Args:
-        given: the graph.
+        query_graph: the graph.
         measures: whether ranges of values may be read from the rows, where bounds depend on them.
 
     Raises:
         OptionError: no bounds of models are enough, or nothing says how near they have to be; the
             fact ``ranges`` says that ranges of values would help.
     """
-    roots, node = given.placed
+    roots, node = query_graph.placed
     is_asked = any(
-        isinstance(each, graph.Unary)
-        and isinstance(each.step, Within)
-        and each.step.any_values is None
-        for each in graph.parts(node)
+        isinstance(part, graph.Unary)
+        and isinstance(part.step, Within)
+        and part.step.any_values is None
+        for part in graph.parts(node)
     )
-    if not is_asked and not any(isinstance(each.maker, Fit) and each.maker.unbounded
-                                for each in roots):  # fmt: skip
-        return given
-    said = said_ranges(roots, node)
-    values = _widened(said)
+    if not is_asked and not any(isinstance(root.maker, Fit) and root.maker.unbounded
+                                for root in roots):  # fmt: skip
+        return query_graph
+    ranges = said_ranges(roots, node)
+    values = _widened(ranges)
     try:
-        return _with_bounds(roots, node, required(node, values), values, said)
+        return _with_bounds(roots, node, required(node, values), values, ranges)
     except OptionError as error:
         if NEEDS not in error.facts or not measures:
             raise
     measured = _widened(
-        {at: ranges_of(root) for at, root in enumerate(roots) if root.maker is not None}
+        {number: ranges_of(root) for number, root in enumerate(roots) if root.maker is not None}
     )
-    values = {at: {**each, **values.get(at, {})} for at, each in measured.items()}
-    return _with_bounds(roots, node, required(node, values), values, said)
+    values = {number: {**by_name, **values.get(number, {})} for number, by_name in measured.items()}
+    return _with_bounds(roots, node, required(node, values), values, ranges)
 
 
 def said_ranges(roots: Sequence[Source], node: graph.Node) -> dict[int, dict[str, Range]]:
@@ -284,26 +286,28 @@ def said_ranges(roots: Sequence[Source], node: graph.Node) -> dict[int, dict[str
     Raises:
         OptionError: two that exclude each other are said of an attribute.
     """
-    found: dict[int, dict[str, Range]] = {}
-    for each in graph.parts(node):
-        if not isinstance(each, graph.Unary) or not isinstance(each.step, Within):
+    ranges: dict[int, dict[str, Range]] = {}
+    for part in graph.parts(node):
+        if not isinstance(part, graph.Unary) or not isinstance(part.step, Within):
             continue
-        for at, root in enumerate(roots):
-            own = found.setdefault(at, {})
-            for name, known in each.step.ranges_said.items():
+        for number, root in enumerate(roots):
+            root_ranges = ranges.setdefault(number, {})
+            for name, said_range in part.step.ranges_said.items():
                 if root.maker is not None and name in root.shape.attributes:
-                    own[name] = common_range(own.get(name, known), known, name)
-    return found
+                    root_ranges[name] = common_range(
+                        root_ranges.get(name, said_range), said_range, name
+                    )
+    return ranges
 
 
-def _widened(given: Values) -> dict[int, dict[str, Range]]:
+def _widened(values: Values) -> dict[int, dict[str, Range]]:
     return {
-        at: {name: each.widened(WIDER) for name, each in known.items()}
-        for at, known in given.items()
+        number: {name: value_range.widened(WIDER) for name, value_range in by_name.items()}
+        for number, by_name in values.items()
     }
 
 
-def checked(given: Graph) -> Graph:
+def checked(query_graph: Graph) -> Graph:
     """Return a graph of which bounds are asked, if there are bounds of models that are enough.
 
     Raises:
@@ -311,34 +315,34 @@ def checked(given: Graph) -> Graph:
             large values are.
     """
     try:
-        precise(given, measures=False)
+        precise(query_graph, measures=False)
     except OptionError as error:
         if NEEDS not in error.facts:
             raise
-        if given.is_streaming:
+        if query_graph.is_streaming:
             msg = (
                 f"{error.message}; or say what values are, which a stream cannot be read for: "
                 "within(…, ranges={'x': (0, 100), 'd(x)': (-3, 3)})"
             )
             raise OptionError(msg, **error.facts) from error
-    return given
+    return query_graph
 
 
-def told(given: Graph) -> str:
+def told(query_graph: Graph) -> str:
     """Return what a graph does, with the bounds of its models as far as no row has to be read."""
     try:
-        return str(precise(given, measures=False))
+        return str(precise(query_graph, measures=False))
     except OptionError:
-        return str(given)
+        return str(query_graph)
 
 
 def _with_bounds(
-    roots: Sequence[Source], node: graph.Node, found: Precision, values: Values, said: Values
+    roots: Sequence[Source], node: graph.Node, precision: Precision, values: Values, ranges: Values
 ) -> Graph:
     """Return a graph over sources with bounds, in which every ``Within`` is put in force."""
     sources = [*roots]
-    for at, root in enumerate(roots):
-        bounds, known = found.bounds.get(at, {}), {**values.get(at, {})}
+    for number, root in enumerate(roots):
+        bounds, value_ranges = precision.bounds.get(number, {}), {**values.get(number, {})}
         if root.maker is None:
             if bounds:
                 name, bound = next(iter(bounds.items()))
@@ -349,12 +353,16 @@ def _with_bounds(
                 )
                 raise OptionError(msg, attribute=name, bound=str(bound))
             continue
-        maker = root.maker.near_enough(bounds, found.reads.get(at, set()), known)
-        kept = {name: each for name, each in said.get(at, {}).items() if name in maker.columns}
+        maker = root.maker.near_enough(bounds, precision.reads.get(number, set()), value_ranges)
+        kept = {
+            name: value_range
+            for name, value_range in ranges.get(number, {}).items()
+            if name in maker.columns
+        }
         maker = replace(maker, assumed=kept)
         shape = Shape(root.shape.keys, tuple(maker.columns))
-        sources[at] = replace(root, maker=maker, shape=shape)
-    return Graph(graph.with_inputs(node, [*map(Leaf.of, sources)], found.put_in))
+        sources[number] = replace(root, maker=maker, shape=shape)
+    return Graph(graph.with_inputs(node, [*map(Leaf.from_source, sources)], precision.put_in))
 
 
 # -- what callers give ----------------------------------------------------------------------------
@@ -397,10 +405,12 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
     """
     attributes = graph.shape.attributes
     texts: dict[str, str] = {}
-    for each in names:
-        place = earth.position_of(checked_text("attribute", each), attributes)
+    for attribute in names:
+        place = earth.position_of(checked_text("attribute", attribute), attributes)
         texts |= (
-            dict(zip(place, place, strict=True)) if place else {attribute_of(graph, each): each}
+            dict(zip(place, place, strict=True))
+            if place
+            else {attribute_of(graph, attribute): attribute}
         )
     texts |= columns
     if not texts:
@@ -414,17 +424,17 @@ def read_columns(graph: Graph, names: Sequence[str], columns: Mapping[str, str])
             raise OptionError(msg, name=name)
         seen.add(name.lower())
     read: dict[str, Expression] = {}
-    said: dict[str, str] = {}
+    shown: dict[str, str] = {}
     keys: list[str] = []
     for name, text in texts.items():
         checked_text(f"expression of {name!r}", text)
-        own = key_numbers(graph, text) if name in columns else ()
-        keys += own
-        found = read_attributes(name, text, [*attributes, *own])
-        read |= found
-        said |= {each: f"{each} of {text}" if len(found) > 1 else text for each in found}
+        key_names = key_numbers(graph, text) if name in columns else ()
+        keys += key_names
+        parts = read_attributes(name, text, [*attributes, *key_names])
+        read |= parts
+        shown |= {output: f"{output} of {text}" if len(parts) > 1 else text for output in parts}
     earth.outputs(tuple(read))
-    return steps.Project(read, said, tuple(dict.fromkeys(keys)))
+    return steps.Project(read, shown, tuple(dict.fromkeys(keys)))
 
 
 def key_numbers(graph: Graph, text: str, names: Collection[str] | None = None) -> tuple[str, ...]:
@@ -439,19 +449,21 @@ def key_numbers(graph: Graph, text: str, names: Collection[str] | None = None) -
         QueryError: one is no number.
     """
     if names is None:
-        names = [each.name for each in column_nodes(parse_condition(text, "the expression"))]
-    known = {each.lower() for each in names} - {each.lower() for each in graph.shape.attributes}
-    if known.isdisjoint(map(str.lower, graph.shape.keys)):
+        names = [node.name for node in column_nodes(parse_condition(text, "the expression"))]
+    lower_names = {name.lower() for name in names} - {
+        attribute.lower() for attribute in graph.shape.attributes
+    }
+    if lower_names.isdisjoint(map(str.lower, graph.shape.keys)):
         return ()
-    found = [each for each in graph.key_fields if each.name.lower() in known]
-    for each in found:
-        if not isinstance(each.dataType, NumericType):
+    fields = [field for field in graph.key_fields if field.name.lower() in lower_names]
+    for field in fields:
+        if not isinstance(field.dataType, NumericType):
             msg = (
-                f"{' '.join(text.split())}: key {each.name!r} is of type "
-                f"{each.dataType.simpleString()}; only numbers stand beside modelled attributes"
+                f"{' '.join(text.split())}: key {field.name!r} is of type "
+                f"{field.dataType.simpleString()}; only numbers stand beside modelled attributes"
             )
-            raise QueryError(msg, key=each.name)
-    return tuple(each.name for each in found)
+            raise QueryError(msg, key=field.name)
+    return tuple(field.name for field in fields)
 
 
 def read_pair(names: Sequence[str]) -> tuple[str, str]:
@@ -464,19 +476,19 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
         msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
         raise OptionError(msg, names=names)
-    for each in names:
-        if not checked_text("name of a side", each).isidentifier():
-            msg = f"the name of a side is a word, such as 'left', got {each!r}"
+    for side in names:
+        if not checked_text("name of a side", side).isidentifier():
+            msg = f"the name of a side is a word, such as 'left', got {side!r}"
             raise OptionError(msg, names=names)
-        if f"{each}_".lower().startswith(_PREFIXES):
+        if f"{side}_".lower().startswith(_PREFIXES):
             msg = (
-                f"a side is called {each!r}, and {each}_x would be a column of segments; rename it"
+                f"a side is called {side!r}, and {side}_x would be a column of segments; rename it"
             )
             raise OptionError(msg, names=names)
     return names[0], names[1]
 
 
-def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:
+def read_said(graph: Graph, ranges: Mapping[str, Any], *, by_pace: bool) -> dict[str, Range]:
     """Return the ranges that modelled attributes are said to be in; case does not matter.
 
     Raises:
@@ -484,14 +496,14 @@ def read_said(graph: Graph, given: Mapping[str, Any], *, by_pace: bool) -> dict[
         QueryError: nothing is modelled by that name.
     """
     roots, _ = graph.placed
-    names = [name for each in roots if each.maker for name in each.shape.attributes]
-    known = {each.lower(): each for each in names}
-    found = {}
-    for name, each in read_ranges(given, by_pace=by_pace).items():
-        if name.lower() not in known:
+    names = [name for root in roots if root.maker for name in root.shape.attributes]
+    by_lower = {name.lower(): name for name in names}
+    by_attribute = {}
+    for name, value_range in read_ranges(ranges, by_pace=by_pace).items():
+        if name.lower() not in by_lower:
             raise QueryError(unknown("modelled attribute", name, names), name=name)
-        found[known[name.lower()]] = each
-    return found
+        by_attribute[by_lower[name.lower()]] = value_range
+    return by_attribute
 
 
 def attribute_of(graph: Graph, name: str) -> str:
@@ -501,21 +513,21 @@ def attribute_of(graph: Graph, name: str) -> str:
         QueryError: there is none.
     """
     attributes = graph.shape.attributes
-    known = {each.lower(): each for each in attributes}
-    if checked_text("attribute", name).lower() not in known:
+    by_lower = {attribute.lower(): attribute for attribute in attributes}
+    if checked_text("attribute", name).lower() not in by_lower:
         raise QueryError(unknown("modelled attribute", name, attributes), name=name)
-    return known[name.lower()]
+    return by_lower[name.lower()]
 
 
 def attributes_of(graph: Graph, names: Sequence[str]) -> tuple[str, ...]:
     """Return the attributes behind names; a position has three. Errors as above."""
     attributes = graph.shape.attributes
-    found = [
+    groups = [
         earth.position_of(checked_text("attribute", name), attributes)
         or (attribute_of(graph, name),)
         for name in names
     ]
-    return tuple(dict.fromkeys(each for group in found for each in group))
+    return tuple(dict.fromkeys(attribute for group in groups for attribute in group))
 
 
 def read_on(
@@ -527,12 +539,12 @@ def read_on(
         QueryError: it cannot be read, or names what there is not.
         NotSupportedError: no comparison of polynomials says the same.
     """
-    known = [
-        f"{name}.{each}"
+    qualified = [
+        f"{name}.{attribute}"
         for name, side in zip(names, sides, strict=True)
-        for each in side.shape.attributes
+        for attribute in side.shape.attributes
     ]
-    return None if text is None else read_condition(checked_text("condition", text), known)
+    return None if text is None else read_condition(checked_text("condition", text), qualified)
 
 
 def check_same(one: Graph, other: Graph, what: str) -> None:
@@ -606,8 +618,8 @@ def _every(slide: str | None) -> int | None:
 
 
 def _over_entities(graph: Graph, step: OverEntities, every: int | None) -> Graph:
-    found = graph.then(step)
-    return found if every is None else found.then(steps.Sample(every))
+    stepped = graph.then(step)
+    return stepped if every is None else stepped.then(steps.Sample(every))
 
 
 def _groups(
@@ -620,9 +632,9 @@ def _groups(
         NotSupportedError: there are groups and a window.
     """
     groups = (by,) if isinstance(by, str) else tuple(by)
-    for each in groups:
-        if each not in graph.shape.keys:
-            raise QueryError(unknown("key", each, graph.shape.keys), by=list(groups))
+    for key in groups:
+        if key not in graph.shape.keys:
+            raise QueryError(unknown("key", key, graph.shape.keys), by=list(groups))
     if groups and window is not None:
         msg = (
             "by groups entities at an instant, and a window is of one entity: first "
@@ -647,39 +659,42 @@ def ranges_of(source: Source) -> dict[str, Range]:
     rows = rows_to_fit(source.df, maker)
     names = list(source.shape.attributes)
     is_declared = isinstance(maker, Declared)
-    order = Window.partitionBy(*(F.col(quoted(each)) for each in maker.keys)).orderBy(
+    order = Window.partitionBy(*(F.col(quoted(key)) for key in maker.keys)).orderBy(
         F.col(quoted(maker.time))
     )
     earlier = order.rowsBetween(Window.unboundedPreceding, -1)
     time = micros_of(rows, maker.time, source.name)
     before = rows.select(
-        *(_finite(name, is_declared=is_declared).alias(f"v{at}") for at, name in enumerate(names)),
+        *(
+            _finite(name, is_declared=is_declared).alias(f"v{number}")
+            for number, name in enumerate(names)
+        ),
         *(
             F.last(_finite(name, is_declared=is_declared), ignorenulls=True)
             .over(earlier)
-            .alias(f"b{at}")
-            for at, name in enumerate(names)
+            .alias(f"b{number}")
+            for number, name in enumerate(names)
         ),
         (time - F.lag(time).over(order)).alias("us"),
     )
     asked = [F.sum("us").alias("us")]
-    for at in range(len(names)):
+    for number in range(len(names)):
         asked += [
-            F.min(f"v{at}").alias(f"low{at}"),
-            F.max(f"v{at}").alias(f"high{at}"),
-            F.sum(F.abs(F.col(f"v{at}") - F.col(f"b{at}"))).alias(f"moved{at}"),
+            F.min(f"v{number}").alias(f"low{number}"),
+            F.max(f"v{number}").alias(f"high{number}"),
+            F.sum(F.abs(F.col(f"v{number}") - F.col(f"b{number}"))).alias(f"moved{number}"),
         ]
-    found = before.agg(*asked).first()
-    assert found is not None
-    seconds = (found["us"] or 0) / 1e6
+    row = before.agg(*asked).first()
+    assert row is not None
+    seconds = (row["us"] or 0) / 1e6
     return {
         name: Range(
-            found[f"low{at}"],
-            found[f"high{at}"],
-            (found[f"moved{at}"] or 0.0) / seconds if seconds else 0.0,
+            row[f"low{number}"],
+            row[f"high{number}"],
+            (row[f"moved{number}"] or 0.0) / seconds if seconds else 0.0,
         )
-        for at, name in enumerate(names)
-        if found[f"low{at}"] is not None
+        for number, name in enumerate(names)
+        if row[f"low{number}"] is not None
     }
 
 

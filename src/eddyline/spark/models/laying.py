@@ -72,7 +72,7 @@ class RawRows:
     @cached_property
     def types(self) -> dict[str, DataType]:
         """The types of columns by name."""
-        return {each.name: each.dataType for each in self.df.schema}
+        return {field.name: field.dataType for field in self.df.schema}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +118,7 @@ class Source:
     @property
     def key_fields(self) -> list[StructField]:
         """Name and type of each key."""
-        return [self.df.schema[each] for each in self.shape.keys]
+        return [self.df.schema[key] for key in self.shape.keys]
 
     @property
     def is_streaming(self) -> bool:
@@ -146,16 +146,16 @@ class Source:
 
 
 def laid(
-    sources: Sequence[Source], node: graph.Node, made: Sequence[StructField] = ()
+    sources: Sequence[Source], node: graph.Node, made_keys: Sequence[StructField] = ()
 ) -> DataFrame:
     """Return what comes out of a graph over sources, whose keys have the same names and types.
 
     Args:
         sources: what is read.
         node: what is done.
-        made: the keys that steps put before those of entities.
+        made_keys: the keys that steps put before those of entities.
     """
-    return in_degrees(as_modelled(sources, node, made), node.shape)
+    return in_degrees(as_modelled(sources, node, made_keys), node.shape)
 
 
 def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
@@ -166,9 +166,9 @@ def in_degrees(results: DataFrame, shape: Shape) -> DataFrame:
     texts: list[str] = []
     for name in results.columns:
         if name in instead:
-            for each in instead[name]:
-                texts.append(f"{each.value} AS {quoted(each.name)}")
-                texts.append(f"{each.error} AS {quoted(ERR + each.name)}")
+            for output in instead[name]:
+                texts.append(f"{output.value} AS {quoted(output.name)}")
+                texts.append(f"{output.error} AS {quoted(ERR + output.name)}")
         elif name.removeprefix(ERR) not in instead:
             texts.append(quoted(name))
     return results.selectExpr(*texts)
@@ -180,13 +180,13 @@ def has_positions(shape: Shape) -> bool:
 
 
 def as_modelled(
-    sources: Sequence[Source], node: graph.Node, made: Sequence[StructField] = ()
+    sources: Sequence[Source], node: graph.Node, made_keys: Sequence[StructField] = ()
 ) -> DataFrame:
     """Return the same results with the modelled attributes."""
     sources, node = _last_stage(sources, node)
     first = sources[0]
     keys, how = first.shape.keys, first.maker
-    schema = schema_of(node.shape, [*made, *first.key_fields], first.time_type)
+    schema = schema_of(node.shape, [*made_keys, *first.key_fields], first.time_type)
     is_whole = graph.sees_entities(node)
     if how is not None and len(sources) == 1:
         assert not isinstance(how, Stored)  # of streams alone
@@ -199,17 +199,17 @@ def as_modelled(
     if isinstance(node, graph.Input):
         return segments
     placed = by_entity(segments, keys) if is_whole else segments
-    return map_batches(placed, _solving(node, [each.shape for each in sources]), schema)
+    return map_batches(placed, _solving(node, [source.shape for source in sources]), schema)
 
 
 def _last_stage(sources: Sequence[Source], node: graph.Node) -> tuple[Sequence[Source], graph.Node]:
     """Return the last stage of a graph, and what it reads: the results of those before it."""
     if not any(map(graph.is_crossing, graph.parts(node))):
         return sources, node
-    found = [*sources]
+    inputs = [*sources]
     *before, last = staged(node, len(sources))
     for stage in before:
-        read = [found[at] for at in stage.inputs]
+        read = [inputs[number] for number in stage.inputs]
         match stage.node:
             case graph.Unary(OverEntities() as step):
                 df = over_entities(read[0], step)
@@ -218,20 +218,20 @@ def _last_stage(sources: Sequence[Source], node: graph.Node) -> tuple[Sequence[S
                 df = reduce(lambda df, text: df.where(text), conditions, pairs)
             case _:
                 df = as_modelled(read, stage.node)
-        found.append(Source(df, stage.node.shape))
-    return [found[at] for at in last.inputs], last.node
+        inputs.append(Source(df, stage.node.shape))
+    return [inputs[number] for number in last.inputs], last.node
 
 
 def over_entities(source: Source, step: OverEntities) -> DataFrame:
     """Return the value of entities: what counts of each task's ones, then of all tasks'."""
-    given, by = source.shape, step.by
-    layout = given.layout
+    shape, by = source.shape, step.by
+    layout = shape.layout
     partial = over_tables(lambda tables: graph.stepped(tables, step.partial, layout))
     final = over_tables(lambda tables: graph.stepped(tables, step.run, layout), by)
-    carried = schema_of(given, source.key_fields, source.time_type)
+    carried = schema_of(shape, source.key_fields, source.time_type)
     few = map_batches(source.segments, partial, carried)
-    grouped = [each for each in source.key_fields if each.name in by]
-    results = schema_of(step.shape(given), grouped, source.time_type)
+    grouped = [field for field in source.key_fields if field.name in by]
+    results = schema_of(step.shape(shape), grouped, source.time_type)
     return map_batches(by_entity(few, by), final, results)
 
 
@@ -251,7 +251,7 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
     def task(table: pa.Table) -> pa.Table:
         return graph.paired(table, step, shapes, n)
 
-    keys = [quoted(each) for each in shapes[0].keys]
+    keys = [quoted(key) for key in shapes[0].keys]
     group = f"CAST(pmod(xxhash64({', '.join(keys)}), {n}) AS INT)" if keys else "0"
     if right is None:
         cell = f"struct(least({{0}}, _x) * {n} + greatest({{0}}, _x), IF(_x < {{0}}, 1, 0))"
@@ -260,7 +260,7 @@ def paired(left: Source, right: Source | None, step: DifferentEntities) -> DataF
         placed = _in_cells(left.segments, group, f"struct({{0}} * {n} + _x, 0)", n)
         others = _in_cells(right.segments, group, f"struct(_x * {n} + {{0}}, 1)", n)
         placed = placed.unionByName(others, allowMissingColumns=True)
-    fields = fields_of_pairs(step.names, [each.key_fields for each in sources])
+    fields = fields_of_pairs(step.names, [source.key_fields for source in sources])
     schema = schema_of(step.shape(*shapes), fields, sources[0].time_type)
     return map_groups(placed, CELL, task, schema)
 
@@ -316,7 +316,7 @@ def _solving(
     shapes: Sequence[Shape],
     read: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Table]] = gathered,
 ) -> Task:
-    layouts = [each.layout for each in shapes]
+    layouts = [shape.layout for shape in shapes]
     keys = layouts[0].keys if graph.sees_entities(node) else None
     return over_tables(lambda tables: graph.solved(tables, node, layouts), keys, read)
 
@@ -335,7 +335,10 @@ def rows_to_fit(rows: DataFrame, how: Maker, *more: str, instant: str | None = N
 def _together(sources: Sequence[Source]) -> DataFrame:
     """Return the segments of several sources, and of which each is."""
     return united(
-        [each.segments.withColumn(SIDE, F.lit(at).cast("int")) for at, each in enumerate(sources)]
+        [
+            source.segments.withColumn(SIDE, F.lit(number).cast("int"))
+            for number, source in enumerate(sources)
+        ]
     )
 
 
@@ -346,9 +349,9 @@ def united(frames: Sequence[DataFrame]) -> DataFrame:
 
 def by_entity(df: DataFrame, keys: Sequence[str], *then: str) -> DataFrame:
     """Return rows with all of an entity in one partition, behind each other."""
-    columns = [_column(each) for each in keys]
+    columns = [_column(key) for key in keys]
     placed = df.repartition(*columns) if columns else df.repartition(1)
-    order = [*columns, *(_column(each) for each in then)]
+    order = [*columns, *(_column(column) for column in then)]
     return placed.sortWithinPartitions(*order) if order else placed
 
 
@@ -356,14 +359,14 @@ def schema_of(shape: Shape, keys: Sequence[StructField], time: DataType) -> Stru
     """Return the columns of results as Spark types."""
     fields = [*keys]
     if shape.kind == "segments":
-        fields += [StructField(each, time) for each in TIMES]
-        fields += [StructField(each, BooleanType()) for each in FLAGS]
+        fields += [StructField(column, time) for column in TIMES]
+        fields += [StructField(flag, BooleanType()) for flag in FLAGS]
     else:
-        fields += [StructField(each, time) for each in shape.times]
-    for each in shape.attributes:
-        name, kind = (COEF + each, ArrayType(DoubleType())) if shape.kind == "segments" else (
-            each, DoubleType())  # fmt: skip
-        fields += [StructField(name, kind), StructField(ERR + each, DoubleType())]
+        fields += [StructField(column, time) for column in shape.times]
+    for attribute in shape.attributes:
+        name, kind = (COEF + attribute, ArrayType(DoubleType())) if shape.kind == "segments" else (
+            attribute, DoubleType())  # fmt: skip
+        fields += [StructField(name, kind), StructField(ERR + attribute, DoubleType())]
     return StructType(fields)
 
 
@@ -402,20 +405,20 @@ class Versions:
             return df.where(f"NOT {TOMB}")
         layout = self._layout
         version = F.coalesce(F.col(quoted(self._version)).cast("long"), F.lit(_FIRST))
-        columns = [F.col(quoted(each)) for each in layout.columns]
+        columns = [F.col(quoted(column)) for column in layout.columns]
         rows = by_entity(df.select(*columns, version.alias(_VERSION)), layout.keys)
-        fields = [df.schema[each] for each in layout.keys]
+        fields = [df.schema[key] for key in layout.keys]
         schema = schema_of(Shape(layout.keys, layout.attributes), fields, df.schema["lo"].dataType)
         task = over_tables(lambda tables: graph.newest(tables, layout, _VERSION), layout.keys)
         return map_batches(rows, task, schema)
 
     def _check(self) -> None:
         """Look once whether two segments overlap of which nothing says which holds."""
-        found = self._overlapping
-        if found is None:
+        overlap = self._overlapping
+        if overlap is None:
             return
-        ranges = " and ".join(f"[{each.lo}, {each.hi})" for each in (found[_BEFORE], found))
-        keys = ", ".join(f"{name} = {found[name]!r}" for name in self._layout.keys)
+        ranges = " and ".join(f"[{row.lo}, {row.hi})" for row in (overlap[_BEFORE], overlap))
+        keys = ", ".join(f"{name} = {overlap[name]!r}" for name in self._layout.keys)
         whose = f" of {keys}" if keys else ""
         if self._version is None:
             way = (
@@ -423,9 +426,9 @@ class Versions:
                 "by version and validated; or leave out rows that are there twice"
             )
         else:
-            way = f", as {self._version!r} is {found[_VERSION]} in both; give each its own"
+            way = f", as {self._version!r} is {overlap[_VERSION]} in both; give each its own"
         msg = f"models.read: segments{whose} overlap, {ranges}, and nothing says which counts{way}"
-        raise QueryError(msg, keys={name: found[name] for name in self._layout.keys})
+        raise QueryError(msg, keys={name: overlap[name] for name in self._layout.keys})
 
     @cached_property
     def _overlapping(self) -> Row | None:
@@ -439,7 +442,7 @@ class Versions:
     @property
     def _keys(self) -> list[Column]:
         """What says which segments must not overlap."""
-        keys = [F.col(quoted(each)) for each in self._layout.keys]
+        keys = [F.col(quoted(key)) for key in self._layout.keys]
         if self._version is None:
             return keys
         return [*keys, F.col(quoted(self._version)).alias(_VERSION)]
@@ -464,15 +467,15 @@ def _overlapping(rows: DataFrame, keys: list[Column]) -> Row | None:
 
 def _first(ranges: DataFrame, names: list[str]) -> Row | None:
     """Return the first range that begins before one that is no later has ended, and that one."""
-    own = [F.col(quoted(each)) for each in names] or [F.lit(0)]
-    earlier = Window.partitionBy(*own).orderBy("lo", _END)
+    keys = [F.col(quoted(name)) for name in names] or [F.lit(0)]
+    earlier = Window.partitionBy(*keys).orderBy("lo", _END)
     earlier = earlier.rowsBetween(Window.unboundedPreceding, -1)
     reached = F.max(F.struct(_END, "lo", "hi")).over(earlier)
-    found = ranges.withColumn(_BEFORE, reached).where(f"{_BEFORE}.{_END} > lo")
-    texts = {each: F.col(each).cast("string") for each in ("lo", "hi")}
-    before = (F.col(f"{_BEFORE}.{each}").cast("string").alias(each) for each in ("lo", "hi"))
+    overlaps = ranges.withColumn(_BEFORE, reached).where(f"{_BEFORE}.{_END} > lo")
+    texts = {end: F.col(end).cast("string") for end in ("lo", "hi")}
+    before = (F.col(f"{_BEFORE}.{end}").cast("string").alias(end) for end in ("lo", "hi"))
     texts[_BEFORE] = F.struct(*before)
-    return found.withColumns(texts).first()
+    return overlaps.withColumns(texts).first()
 
 
 # -- columns of early results ---------------------------------------------------------------------
@@ -484,19 +487,19 @@ RESULTS = ("final", "early")
 """When results of a stream are given."""
 
 
-def read_results(given: str, *, is_streaming: bool) -> bool:
+def read_results(results: str, *, is_streaming: bool) -> bool:
     """Return whether results are given early.
 
     Raises:
         OptionError: it is no time to give results, or early ones are asked of rows that are all
             there.
     """
-    if given not in RESULTS:
-        raise OptionError(unknown("results", str(given), RESULTS), results=given)
-    if given == "early" and not is_streaming:
+    if results not in RESULTS:
+        raise OptionError(unknown("results", str(results), RESULTS), results=results)
+    if results == "early" and not is_streaming:
         msg = "results='early' is of streams; of a batch DataFrame all results are final"
-        raise OptionError(msg, results=given)
-    return given == "early"
+        raise OptionError(msg, results=results)
+    return results == "early"
 
 
 def with_revisions(schema: StructType) -> StructType:
@@ -541,24 +544,24 @@ def latest(results: DataFrame) -> DataFrame:
         msg = "models.latest takes rows that were written, not a stream: read them as a batch"
         raise NotSupportedError(msg)
     keys, (begin, _) = _identity(frame.columns)
-    known = [*keys, begin]
-    others = [each for each in frame.columns if each not in known]
+    identity = [*keys, begin]
+    others = [column for column in frame.columns if column not in identity]
     newest = F.max_by(F.struct(*map(_column, others)), _column(VERSION)).alias("__newest")
-    found = frame.groupBy(*map(_column, known)).agg(newest).where(f"NOT __newest.{TOMB}")
+    held = frame.groupBy(*map(_column, identity)).agg(newest).where(f"NOT __newest.{TOMB}")
     is_segment = begin == BOUNDS["segments"][0]
     dropped = {VERSION} if is_segment else {VERSION, TOMB}
     columns = [
-        _column(each) if each in known else F.col(f"__newest.{quoted(each)}").alias(each)
-        for each in frame.columns
-        if each not in dropped
+        _column(column) if column in identity else F.col(f"__newest.{quoted(column)}").alias(column)
+        for column in frame.columns
+        if column not in dropped
     ]
-    return found.select(*columns).withMetadata(VALIDATED, {_IS_LABEL: True})
+    return held.select(*columns).withMetadata(VALIDATED, {_IS_LABEL: True})
 
 
 def without_label(segments: DataFrame) -> DataFrame:
     """Return segments without what ``latest`` says beside them."""
     fields = segments.schema.fields
-    labels = [each.name for each in fields if (each.metadata or {}).get(_IS_LABEL)]
+    labels = [field.name for field in fields if (field.metadata or {}).get(_IS_LABEL)]
     return segments.drop(*labels) if labels else segments
 
 
@@ -568,18 +571,20 @@ def _identity(columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, str]]
     Raises:
         QueryError: these are no early results.
     """
-    lacking = [each for each in (VERSION, TOMB, VALIDATED) if each not in columns]
-    kind = next((each for each in BOUNDS.values() if {*each} <= {*columns}), None)
+    lacking = [column for column in (VERSION, TOMB, VALIDATED) if column not in columns]
+    kind = next((bounds for bounds in BOUNDS.values() if {*bounds} <= {*columns}), None)
     if lacking or kind is None:
-        pairs = " or ".join(" and ".join(dict.fromkeys(each)) for each in BOUNDS.values())
+        pairs = " or ".join(" and ".join(dict.fromkeys(bounds)) for bounds in BOUNDS.values())
         msg = (
             f"models.latest takes early results, with {VERSION}, {TOMB} and {VALIDATED}, and "
             f"{pairs}; got {', '.join(columns)}"
         )
         raise QueryError(msg, columns=list(columns))
-    own = {VERSION, VALIDATED, *kind}
+    not_keys = {VERSION, VALIDATED, *kind}
     if kind == BOUNDS["segments"]:
-        return Layout.of([each for each in columns if each not in own - {*kind}]).keys, kind
-    attributes = {each for each in columns if ERR + each in columns}
-    own |= {TOMB, *attributes, *(ERR + each for each in attributes)}
-    return tuple(each for each in columns if each not in own), kind
+        return Layout.from_columns(
+            [column for column in columns if column not in not_keys - {*kind}]
+        ).keys, kind
+    attributes = {column for column in columns if ERR + column in columns}
+    not_keys |= {TOMB, *attributes, *(ERR + attribute for attribute in attributes)}
+    return tuple(column for column in columns if column not in not_keys), kind

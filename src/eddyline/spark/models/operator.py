@@ -105,8 +105,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         """What is done with the rows of a batch, by the plan in force."""
         partitions = site.df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         self._n_buckets = int(partitions or 1) if step.plan.together else 1
-        given, self.left = ModelOptions.taken(site.options)
-        options = given.resolved()
+        taken_options, self.other_options = ModelOptions.taken(site.options)
+        options = taken_options.resolved()
         super().__init__(site.df.sparkSession, options.lane, is_adaptive=options.adaptive)
         self.planning = AskingChoice(options, step.plan.node)
         """Estimates what steps give, and plans what joins ask."""
@@ -117,7 +117,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
             self._of_several(site)
         else:
             self._of_one(site)
-        self.key_fields = fields_of(step.plan.node, lambda each: self._sources[each.at].key_fields)
+        self.key_fields = fields_of(step.plan.node, lambda part: self._sources[part.at].key_fields)
         """Name and type of the keys of results."""
         self.counts = ModelCounts()
         self._sketch = Sketch()
@@ -141,19 +141,19 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         self.before = ()
 
     def _of_several(self, site: Site) -> None:
-        parts = {each: _part(each, site) for each in self.step.inputs}
+        parts = {name: _part(name, site) for name in self.step.inputs}
         self._sources = tuple(
-            Source(part.rows(0).drop(*OWN), each.shape, each.maker)
-            for part, each in zip(parts.values(), self.step.plan.inputs, strict=True)
+            Source(part.rows(0).drop(*OWN), stream_input.shape, stream_input.maker)
+            for part, stream_input in zip(parts.values(), self.step.plan.inputs, strict=True)
         )
         self._arriving = arriving = Arriving(self._sources, tuple(parts.values()))
         self.source = arriving.streams
         streams = {
-            name: each.relation for name, each in parts.items() if each.relation.time is not None
+            name: part.relation for name, part in parts.items() if part.relation.time is not None
         }
         lateness = lateness_rule(streams, {name: parts[name].stream for name in streams})
         without = dict.fromkeys(
-            parts[name].stream for name, each in streams.items() if each.lateness is None
+            parts[name].stream for name, relation in streams.items() if relation.lateness is None
         )
         self._micros = F.col(MICROS)
         clock = StreamClock(
@@ -169,7 +169,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         self.before = (clock,)
 
     @classmethod
-    def of(cls, step: ModelStep, site: Site) -> Self:
+    def from_step(cls, step: ModelStep, site: Site) -> Self:
         """Return the operator of a step."""
         operator = cls(step, site)
         if len(step.inputs) > 1:
@@ -183,7 +183,9 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         """What is kept for ever: models without a horizon hold back what is joined with them."""
         inputs = zip(self.step.inputs, self.step.plan.inputs, strict=True)
         names = [
-            n for n, each in inputs if isinstance(each.maker, Declared) and each.maker.is_endless
+            n
+            for n, stream_input in inputs
+            if isinstance(stream_input.maker, Declared) and stream_input.maker.is_endless
         ]
         return tuple(
             UnboundedState(
@@ -210,8 +212,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @cached_property
     def _schema(self) -> StructType:
-        found = schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
-        return with_revisions(found) if self.asked.is_early else found
+        schema = schema_of(self.asked.node.shape, self.key_fields, self._sources[0].time_type)
+        return with_revisions(schema) if self.asked.is_early else schema
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
         """Start from the state after the batch before, with as many buckets as that has."""
@@ -261,9 +263,9 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
             None if self._arriving is None else self._arriving.columns, batch.id,
         )  # fmt: skip
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the results in what tasks returned."""
-        return in_degrees(found.drop(REPORT), self.asked.node.shape)
+        return in_degrees(returned.drop(REPORT), self.asked.node.shape)
 
     @property
     def result_step(self) -> ArrowStep | None:
@@ -316,10 +318,10 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     def _read(self, rows: DataFrame) -> DataFrame:
         """Return what is read of rows, with what was there from the start, code and bucket."""
-        keys = ", ".join(quoted(each) for each in self.step.plan.keys)
+        keys = ", ".join(quoted(key) for key in self.step.plan.keys)
         code = f"xxhash64({keys}) AS {CODE}" if keys else f"0L AS {CODE}"
         # Entities that are looked at together are in one bucket.
-        hashed = ", ".join(quoted(each) for each in self.step.plan.together)
+        hashed = ", ".join(quoted(key) for key in self.step.plan.together)
         group = f"pmod(xxhash64({hashed}), {self.n_buckets})" if hashed else "0"
         bucket = f"CAST({group} AS INT) AS {BUCKET}"
         maker = self.step.plan.inputs[0].maker
@@ -333,8 +335,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     def once(self, df: DataFrame) -> DataFrame:
         """Return all results over a batch DataFrame; nothing is kept."""
-        found = laid(self._over(df), self.asked.node)
-        return as_final(found) if self.asked.is_early else found
+        results = laid(self._over(df), self.asked.node)
+        return as_final(results) if self.asked.is_early else results
 
     def _over(self, df: DataFrame) -> tuple[Source, ...]:
         """Return what is read of a batch DataFrame; of several inputs, they are known already."""
@@ -351,15 +353,15 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
         entries = self.lane.learn(observed, batch)
         if reports and not self.is_idle:
             with self._lock:
-                fresh = sum((each.counts for each in reports), ModelCounts())
+                fresh = sum((report.counts for report in reports), ModelCounts())
                 self.counts += fresh
                 if self.files is not None:
                     self.results_per_row = fresh.n_results / max(self.files.size[0], 1)
-                profiles = [each.profile for each in reports if each.profile is not None]
+                profiles = [report.profile for report in reports if report.profile is not None]
                 profile = reduce(lambda one, other: one.merged(other), profiles, ModelProfile())
                 task_ns = sum(fresh.work.ns.values())
                 entries += self.planning.step(profile, task_ns, batch.id)
-                drawn = [each.sketch for each in reports if each.sketch is not None]
+                drawn = [report.sketch for report in reports if report.sketch is not None]
                 self._sketch = self._sketch.with_later(drawn, self.asked.row_times)
         return entries
 
@@ -374,8 +376,8 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
                 step=str(self.step),
                 counts=self.counts,
                 waiting=waiting_rows(self.asked, self.step.inputs, states, self.asked_clock.offset),
-                n_kept=sum(each.n_segments for each in states),
-                n_bytes=sum(file.n_bytes for each in states for file in each.files),
+                n_kept=sum(state.n_segments for state in states),
+                n_bytes=sum(file.n_bytes for state in states for file in state.files),
                 bounds=self.step.plan.bounds,
                 asked=told_bounds(self.asked, self.step.inputs),
                 sketch=self._sketch,
@@ -418,7 +420,9 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 def _check_names(step: ModelStep, query: str) -> None:
     """Raise QueryError if a key or an attribute has the name of a column that rows travel with."""
     for name in (
-        name for each in step.plan.inputs for name in (*each.shape.keys, *each.shape.attributes)
+        name
+        for stream_input in step.plan.inputs
+        for name in (*stream_input.shape.keys, *stream_input.shape.attributes)
     ):
         if name in (BUCKET, CODE, SIDE):
             msg = f"query {query!r}: {name!r} is the name of a temporary column; rename the column"
@@ -438,16 +442,16 @@ def _part(name: str, site: Site) -> Part:
     Raises:
         NotSupportedError: it takes more than conditions and columns in SQL.
     """
-    made = made_by(site.before, len(site.before), name)
-    found = part_of(made, site)
-    if found is None:
+    steps = made_by(site.before, len(site.before), name)
+    part = part_of(steps, site)
+    if part is None:
         msg = (
             f"query {site.query!r} joins models of several inputs, and {name!r} calls Python, "
             "aggregates or joins rows before they are modelled; write its results with a query of "
             "their own, and read these as a stream"
         )
         raise NotSupportedError(msg, query=site.query, input=name)
-    return found
+    return part
 
 
 @dataclass(frozen=True)
@@ -461,36 +465,48 @@ class Arriving:
     @property
     def streams(self) -> DataFrame:
         """The rows of the streams; ``KEPT`` says which pass the conditions on their stream."""
-        return united([self._rows(at) for at, each in enumerate(self.sources) if each.maker])
+        return united(
+            [self._rows(number) for number, source in enumerate(self.sources) if source.maker]
+        )
 
     @cached_property
     def static(self) -> DataFrame | None:
         """The segments of the inputs that are no streams; None if there are none."""
-        found = [self._segments(at) for at, each in enumerate(self.sources) if not each.maker]
-        return united(found).withColumn(KEPT, F.lit(True)) if found else None
+        segments = [
+            self._segments(number) for number, source in enumerate(self.sources) if not source.maker
+        ]
+        return united(segments).withColumn(KEPT, F.lit(True)) if segments else None
 
     @property
     def columns(self) -> tuple[dict[str, str], ...]:
         """The columns of each input besides its keys: in common, and by itself."""
         return tuple(map(self._columns, range(len(self.sources))))
 
-    def _columns(self, at: int) -> dict[str, str]:
-        source = self.sources[at]
+    def _columns(self, number: int) -> dict[str, str]:
+        source = self.sources[number]
         if source.maker is None:
-            names = [each for each in source.shape.layout.columns if each not in source.shape.keys]
-            return {f"__{at}_{each}": each for each in names}
-        return {TIME: source.maker.time} | {f"__{at}_{each}": each for each in source.maker.columns}
+            names = [
+                column for column in source.shape.layout.columns if column not in source.shape.keys
+            ]
+            return {f"__{number}_{column}": column for column in names}
+        return {TIME: source.maker.time} | {
+            f"__{number}_{column}": column for column in source.maker.columns
+        }
 
-    def _rows(self, at: int) -> DataFrame:
-        source = self.sources[at]
+    def _rows(self, number: int) -> DataFrame:
+        source = self.sources[number]
         assert source.maker is not None
-        rows = rows_to_fit(self.parts[at].rows(at), source.maker, MICROS, KEPT, instant=MICROS)
-        return self._tagged(rows, at, MICROS, KEPT)
+        rows = rows_to_fit(
+            self.parts[number].rows(number), source.maker, MICROS, KEPT, instant=MICROS
+        )
+        return self._tagged(rows, number, MICROS, KEPT)
 
-    def _segments(self, at: int) -> DataFrame:
-        return self._tagged(self.sources[at].segments, at)
+    def _segments(self, number: int) -> DataFrame:
+        return self._tagged(self.sources[number].segments, number)
 
-    def _tagged(self, df: DataFrame, at: int, *more: str) -> DataFrame:
-        keys = map(quoted, self.sources[at].shape.keys)
-        own = (f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(at).items())
-        return df.selectExpr(f"{at} AS {SIDE}", *keys, *own, *more)
+    def _tagged(self, df: DataFrame, number: int, *more: str) -> DataFrame:
+        keys = map(quoted, self.sources[number].shape.keys)
+        columns = (
+            f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(number).items()
+        )
+        return df.selectExpr(f"{number} AS {SIDE}", *keys, *columns, *more)

@@ -88,7 +88,7 @@ def rows_of(graph: Graph) -> DataFrame | Query:
 
 
 def query_of(
-    given: Graph,
+    query_graph: Graph,
     step: Callable[[tuple[str, ...], StreamPlan], ModelStep] = ModelStep,
     options: Mapping[str, Any] | None = None,
 ) -> Query:
@@ -97,7 +97,7 @@ def query_of(
     It has the name of the first stream.
 
     Args:
-        given: over one stream or more.
+        query_graph: over one stream or more.
         step: makes the step of the query, over relations.
         options: of the operators of the query.
 
@@ -106,61 +106,67 @@ def query_of(
             of one.
         OptionError: it is not said what a gap is, or bounds depend on how large values are.
     """
-    if not given.is_streaming:
+    if not query_graph.is_streaming:
         msg = "a query has the segments of a stream; segments of DataFrames have to_df()"
         raise NotSupportedError(msg)
-    given = settled(precise(given, measures=False))
-    conditions = _conditions(given)
-    roots, node = given.placed
-    order = sorted(range(len(roots)), key=lambda at: not roots[at].is_streaming)
+    query_graph = settled(precise(query_graph, measures=False))
+    conditions = _conditions(query_graph)
+    roots, node = query_graph.placed
+    order = sorted(range(len(roots)), key=lambda number: not roots[number].is_streaming)
     # What is fitted of a batch DataFrame is there from the start, as segments that are read are.
     sources = [
         root if root.is_streaming else Source(root.segments, root.shape)
         for root in map(roots.__getitem__, order)
     ]
-    places = [graph.Input(order.index(at), each.shape) for at, each in enumerate(roots)]
+    places = [graph.Input(order.index(number), root.shape) for number, root in enumerate(roots)]
     node = graph.with_inputs(node, places)
-    inputs = tuple(StreamInput(each.maker, each.shape) for each in sources)
+    inputs = tuple(StreamInput(source.maker, source.shape) for source in sources)
     plan = StreamPlan(inputs, node, is_early=_are_early(sources))
     check_streams(plan)
     check_early(plan)
     names = _names(sources)
     relations = {
-        name: checked_relation(f"{name!r} of models", each.df, each.maker.time, each.lateness)
-        if each.maker
-        else Named(each.df)
-        for name, each in zip(names, sources, strict=True)
+        name: checked_relation(f"{name!r} of models", source.df, source.maker.time, source.lateness)
+        if source.maker
+        else Named(source.df)
+        for name, source in zip(names, sources, strict=True)
     }
-    reads: list[Step] = [ReadStep(each, each) for each in names]
-    made = [*reads, step(tuple(names), plan)]
+    reads: list[Step] = [ReadStep(name, name) for name in names]
+    all_steps = [*reads, step(tuple(names), plan)]
     if conditions:
-        made.append(FilterStep(RESULT, tuple(map(SqlPredicate, conditions))))
+        all_steps.append(FilterStep(RESULT, tuple(map(SqlPredicate, conditions))))
     lane = {"lane": sources[0].lane} if sources[0].lane != "auto" else {}
-    return Query(sources[0].name, "", made, relations, {**lane, **(options or {})}, rename=RENAME)
+    return Query(
+        sources[0].name, "", all_steps, relations, {**lane, **(options or {})}, rename=RENAME
+    )
 
 
-def _conditions(given: Graph) -> tuple[str, ...]:
+def _conditions(query_graph: Graph) -> tuple[str, ...]:
     """Return what is asked of the keys of pairs: results must have these, and are asked it."""
-    found: list[str] = []
-    pairs = (each for each in graph.parts(given.node) if isinstance(each, graph.OtherEntities))
-    for each in pairs:
-        if each.conditions and each.shape.keys != given.shape.keys:
+    conditions: list[str] = []
+    pairs = (
+        part for part in graph.parts(query_graph.node) if isinstance(part, graph.OtherEntities)
+    )
+    for pair in pairs:
+        if pair.conditions and pair.shape.keys != query_graph.shape.keys:
             msg = (
-                f"of a stream, a condition on keys of pairs ({each.conditions[0]}) is asked of "
-                f"results, which have the keys {', '.join(given.shape.keys) or 'of none'}; let it "
-                "leave out entities before they are paired"
+                f"of a stream, a condition on keys of pairs ({pair.conditions[0]}) is asked of "
+                f"results, which have the keys {', '.join(query_graph.shape.keys) or 'of none'}; "
+                "let it leave out entities before they are paired"
             )
-            raise NotSupportedError(msg, condition=each.conditions[0])
-        found += each.conditions
-    return tuple(dict.fromkeys(found))
+            raise NotSupportedError(msg, condition=pair.conditions[0])
+        conditions += pair.conditions
+    return tuple(dict.fromkeys(conditions))
 
 
 def _are_early(sources: Sequence[Source]) -> bool:
     """Return whether results are given early: of all streams, or of none."""
-    found = {each.is_early for each in sources if each.is_streaming}
-    if len(found) > 1:
+    kinds = {source.is_early for source in sources if source.is_streaming}
+    if len(kinds) > 1:
         early, final = (
-            next(each.name for each in sources if each.is_streaming and each.is_early is kind)
+            next(
+                source.name for source in sources if source.is_streaming and source.is_early is kind
+            )
             for kind in (True, False)
         )
         msg = (
@@ -168,17 +174,17 @@ def _are_early(sources: Sequence[Source]) -> bool:
             "final: give results='early' to all streams of a query, or to none"
         )
         raise OptionError(msg, early=early, final=final)
-    return found == {True}
+    return kinds == {True}
 
 
 def _names(sources: Sequence[Source]) -> list[str]:
     """Return a name for each input: of the stream, with a number where several have it."""
-    given = [each.name if each.maker else "segments" for each in sources]
-    if len(given) == 1:
+    stems = [source.name if source.maker else "segments" for source in sources]
+    if len(stems) == 1:
         return [INPUT]
     return [
-        name if given.count(name) == 1 else f"{name} {given[: at + 1].count(name)}"
-        for at, name in enumerate(given)
+        name if stems.count(name) == 1 else f"{name} {stems[: number + 1].count(name)}"
+        for number, name in enumerate(stems)
     ]
 
 
@@ -193,11 +199,11 @@ _AS_DOUBLES = (DoubleType, FloatType, IntegerType, ShortType, ByteType)
 """Types of which a double keeps every value."""
 
 
-def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFrame | Query:
+def exact_rows(query_graph: Graph, rows: DataFrame | None, time: str | None) -> DataFrame | Query:
     """Return the rows that satisfy the conditions of a graph, as SQL says.
 
     Args:
-        given: conditions over the segments of one DataFrame or stream.
+        query_graph: conditions over the segments of one DataFrame or stream.
         rows: what the segments stand for; None: what they were made of.
         time: their column of timestamps, if they are given.
 
@@ -210,7 +216,7 @@ def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFr
         QueryError: it is not known what the segments stand for, rows have other columns, or Spark
             refuses a condition.
     """
-    source, asked = _asked(given)
+    source, asked = _asked(query_graph)
     if source.is_streaming and rows is not None:
         msg = "exact answers of a stream are of the rows that its models are of; give no others"
         raise QueryError(msg)
@@ -223,17 +229,17 @@ def exact_rows(given: Graph, rows: DataFrame | None, time: str | None) -> DataFr
         raise QueryError(msg)
     _check_columns(raw, source, asked)
     if source.is_streaming:
-        return _query(source.every, [*source.conditions, *(each.text for each in asked)])
-    found = raw.where(source.conditions).df
+        return _query(source.every, [*source.conditions, *(where.text for where in asked)])
+    kept = raw.where(source.conditions).df
     if source.maker is None and asked:
-        found = found.where(_may_hold(source, raw, asked))
-    for each in asked:
+        kept = kept.where(_may_hold(source, raw, asked))
+    for where in asked:
         try:
             with unlogged():
-                found = found.where(each.text)
+                kept = kept.where(where.text)
         except AnalysisException as error:
-            raise refused(f"exact answers of {each.text}", error, text=each.text) from error
-    return found
+            raise refused(f"exact answers of {where.text}", error, text=where.text) from error
+    return kept
 
 
 def _raw(source: Source, rows: DataFrame | None, time: str | None) -> RawRows | None:
@@ -241,36 +247,36 @@ def _raw(source: Source, rows: DataFrame | None, time: str | None) -> RawRows | 
     if rows is None:
         return source.raw if source.maker is None else RawRows(source.df, source.maker.time)
     frame = checked_frame("the rows of exact", rows)
-    known = source.raws.get(id(frame))
-    if known is None or known.time != time:
-        known = RawRows(frame, checked_text("time of exact", time))
-        source.raws[id(frame)] = known
-    return known
+    raw = source.raws.get(id(frame))
+    if raw is None or raw.time != time:
+        raw = RawRows(frame, checked_text("time of exact", time))
+        source.raws[id(frame)] = raw
+    return raw
 
 
-def _asked(given: Graph) -> tuple[Source, list[Where]]:
+def _asked(query_graph: Graph) -> tuple[Source, list[Where]]:
     """Return the segments that conditions are over, and the conditions in their order."""
     asked: list[Where] = []
-    node = given.node
+    node = query_graph.node
     while isinstance(node, graph.Unary) and isinstance(node.step, Where):
         asked.insert(0, node.step)
         node = node.of
     if not isinstance(node, Leaf):
         msg = (
             "exact answers are rows that satisfy conditions: segments.where(…).exact(); what is "
-            f"computed of several rows has none, got {given}"
+            f"computed of several rows has none, got {query_graph}"
         )
         raise NotSupportedError(msg)
     source = node.source
-    for each in asked:
-        check_rows_have(each.condition)
-        _check_are_columns(source, each)
-        if has_root(each.text):
+    for where in asked:
+        check_rows_have(where.condition)
+        _check_are_columns(source, where)
+        if has_root(where.text):
             msg = (
-                f"exact answers of {each.text}: in SQL the root of a number below 0 is NaN, which "
+                f"exact answers of {where.text}: in SQL the root of a number below 0 is NaN, which "
                 "is above all numbers, and of a model there is none; compare squares"
             )
-            raise NotSupportedError(msg, text=each.text)
+            raise NotSupportedError(msg, text=where.text)
     return source, asked
 
 
@@ -302,18 +308,23 @@ def _query(source: Source, conditions: Sequence[str]) -> Query:
     assert source.maker is not None
     what, time = f"the input of query {source.name!r}", source.maker.time
     relation = checked_relation(what, source.df, time, source.lateness)
-    asked = " AND ".join(f"({each}\n)" for each in conditions)  # behind a note goes a line
+    asked = " AND ".join(
+        f"({condition}\n)" for condition in conditions
+    )  # behind a note goes a line
     text = f"SELECT * FROM {INPUT}" + (f" WHERE {asked}" if asked else "")
     read = read_query(text, {INPUT: column_types(source.df)})
     (of_rows,) = read.inputs
     # Conditions on keys are among those of the text that they were part of.
-    said = {parse_condition(each.text).sql(SparkText): each for each in of_rows.predicates}
-    read = replace(read, inputs=(replace(of_rows, predicates=(*said.values(),)),))
+    by_text = {
+        parse_condition(predicate.text).sql(SparkText): predicate
+        for predicate in of_rows.predicates
+    }
+    read = replace(read, inputs=(replace(of_rows, predicates=(*by_text.values(),)),))
     return Query(source.name, "", steps(read), {INPUT: relation}, {}, rename=RENAME)
 
 
 def _check_columns(raw: RawRows, source: Source, asked: Sequence[Where]) -> None:
-    names = {name for each in asked for name in expressions.attributes(each.condition)}
+    names = {name for where in asked for name in expressions.attributes(where.condition)}
     for name in [*source.shape.keys, raw.time, *sorted(names)]:
         if name not in raw.types:
             msg = f"exact answers: rows have no column {name!r}; there are {', '.join(raw.types)}"
@@ -326,26 +337,26 @@ def _check_columns(raw: RawRows, source: Source, asked: Sequence[Where]) -> None
 
 def _may_hold(source: Source, raw: RawRows, asked: Sequence[Where]) -> Column:
     """Return a filter that all rows pass for which conditions may hold."""
-    condition = And(tuple(each.condition for each in asked))
+    condition = And(tuple(where.condition for where in asked))
     names = sorted(expressions.attributes(condition))
-    are_doubles = all(isinstance(raw.types[each], _AS_DOUBLES) for each in names)
+    are_doubles = all(isinstance(raw.types[name], _AS_DOUBLES) for name in names)
     layout = source.shape.layout
-    task = over_tables(lambda given: open_ranges(given, layout, condition, are_doubles=are_doubles))
+    task = over_tables(lambda parts: open_ranges(parts, layout, condition, are_doubles=are_doubles))
     tables = [map_batches(source.segments, task, _ranges_schema(source)).toArrow()]
     tables += _uncovered(raw, source.every, names)
-    found = [(micros_of(each.column(SINCE)), micros_of(each.column(UNTIL))) for each in tables]
-    return F.col(quoted(raw.time)).isNull() | _filter(tables, found, source, raw)
+    ranges = [(micros_of(table.column(SINCE)), micros_of(table.column(UNTIL))) for table in tables]
+    return F.col(quoted(raw.time)).isNull() | _filter(tables, ranges, source, raw)
 
 
 def _filter(
-    tables: Sequence[pa.Table], found: Sequence[tuple[Ints, Ints]], source: Source, raw: RawRows
+    tables: Sequence[pa.Table], ranges: Sequence[tuple[Ints, Ints]], source: Source, raw: RawRows
 ) -> Column:
-    lo, hi = (np.concatenate([each[at] for each in found]) for at in (0, 1))
+    lo, hi = (np.concatenate([bounds[end] for bounds in ranges]) for end in (0, 1))
     if not len(lo):
         return F.lit(False)
     keys = list(source.shape.keys)
     is_naive = isinstance(raw.types[raw.time], TimestampNTZType)
-    names = pa.concat_tables([each.select(keys) for each in tables]) if keys else pa.table({})
+    names = pa.concat_tables([table.select(keys) for table in tables]) if keys else pa.table({})
     ids, first = entity_ids(names, keys)
     if not keys or len(first) > MOST_ENTITIES:
         every = closed(lo, hi, MOST_ENTITIES * MOST_RANGES)
@@ -353,8 +364,10 @@ def _filter(
     entities = names.take(pa.array(first))
     parts = []
     for number in range(len(first)):
-        own = ids == number
-        part = _in_ranges(raw.time, *closed(lo[own], hi[own], MOST_RANGES), is_naive=is_naive)
+        is_entity = ids == number
+        part = _in_ranges(
+            raw.time, *closed(lo[is_entity], hi[is_entity], MOST_RANGES), is_naive=is_naive
+        )
         for name in keys:
             value = _literal(entities.column(name)[number], raw.types[name])
             part = F.col(quoted(name)).eqNullSafe(value) & part
@@ -389,26 +402,28 @@ def _instant(micros: int, *, is_naive: bool) -> Column:
 
 
 def _ranges_schema(source: Source) -> StructType:
-    times = [StructField(each, source.time_type) for each in (SINCE, UNTIL)]
+    times = [StructField(name, source.time_type) for name in (SINCE, UNTIL)]
     return StructType([*source.key_fields, *times])
 
 
 def _uncovered(raw: RawRows, source: Source, names: Sequence[str]) -> list[pa.Table]:
     """Return for each attribute the instants of rows whose value errors do not hold for."""
-    missing = [each for each in names if each not in raw.uncovered]
+    missing = [name for name in names if name not in raw.uncovered]
     if missing:
-        found = _looked_for(raw, source, missing)
-        own = found.column(ATTRIBUTE).to_numpy()
-        for at, name in enumerate(missing):
-            raw.uncovered[name] = found.filter(pa.array(own == at)).drop_columns([ATTRIBUTE])
-    return [raw.uncovered[each] for each in names]
+        instants = _looked_for(raw, source, missing)
+        attributes = instants.column(ATTRIBUTE).to_numpy()
+        for number, name in enumerate(missing):
+            raw.uncovered[name] = instants.filter(pa.array(attributes == number)).drop_columns(
+                [ATTRIBUTE]
+            )
+    return [raw.uncovered[name] for name in names]
 
 
 def _looked_for(raw: RawRows, source: Source, names: Sequence[str]) -> pa.Table:
     layout, keys = source.shape.layout, source.shape.keys
     values = {ROW_TIME: quoted(raw.time)}
-    values |= {ROW_VALUE + each: f"CAST({quoted(each)} AS DOUBLE)" for each in names}
-    columns = [f"{text} AS {quoted(each)}" for each, text in values.items()]
+    values |= {ROW_VALUE + name: f"CAST({quoted(name)} AS DOUBLE)" for name in names}
+    columns = [f"{text} AS {quoted(name)}" for name, text in values.items()]
     rows = raw.df.where(F.col(quoted(raw.time)).isNotNull())
     rows = rows.selectExpr(*map(quoted, keys), *columns, f"1 AS {SIDE}")
     segments = source.segments.withColumn(SIDE, F.lit(0))

@@ -25,12 +25,14 @@ class SharedModelOperator(ModelOperator):
         plan = self.step.plan
         assert isinstance(plan, SharedPlan)
         fields = [StructField(MEMBER, IntegerType())]
-        for at, (_, node) in enumerate(plan.members):
-            keys = fields_of(node, lambda each: self._sources[each.at].key_fields)
-            own = schema_of(node.shape, keys, self._sources[0].time_type)
-            fields += [StructField(plan.column(at, each.name), each.dataType) for each in own]
+        for number, (_, node) in enumerate(plan.members):
+            keys = fields_of(node, lambda part: self._sources[part.at].key_fields)
+            schema = schema_of(node.shape, keys, self._sources[0].time_type)
+            fields += [
+                StructField(plan.column(number, field.name), field.dataType) for field in schema
+            ]
         return StructType(fields)
 
-    def results(self, found: DataFrame) -> DataFrame:
+    def results(self, returned: DataFrame) -> DataFrame:
         """Return the results in what tasks returned."""
-        return found.drop(REPORT)
+        return returned.drop(REPORT)

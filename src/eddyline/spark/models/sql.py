@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 
 def model_steps(
-    selects: Sequence[Statement], known: Catalog, options: Mapping[str, Any]
+    selects: Sequence[Statement], catalog: Catalog, options: Mapping[str, Any]
 ) -> tuple[str, list[Step], dict[str, Relation]]:
     """Return what a query of models does.
 
     Args:
         selects: of the query.
-        known: streams, tables and functions by name.
+        catalog: streams, tables and functions by name.
         options: of the query, for predicates on rows of tables.
 
     Returns:
@@ -60,11 +60,11 @@ def model_steps(
         NotSupportedError: it asks for what models do not answer, of streams or at all.
         OptionError: a bound or an option that is none, or a stream's models without MAX GAP.
     """
-    return _Planned(selects, known, options).steps()
+    return _Planned(selects, catalog, options).steps()
 
 
 def rows_of_models(
-    selects: Sequence[Statement], known: Catalog, asked: ExactQuery
+    selects: Sequence[Statement], catalog: Catalog, asked: ExactQuery
 ) -> dict[str, Relation]:
     """Return the rows that segments that are kept leave for a query with EXACT, by their table.
 
@@ -74,9 +74,9 @@ def rows_of_models(
     Raises:
         EddylineError: as of ``model_steps``.
     """
-    planned = _Planned(selects, known, {})
-    found = {each.made.stream: planned.rows_of(each) for each in asked.parts}
-    return {name: rows for name, rows in found.items() if rows is not None}
+    planned = _Planned(selects, catalog, {})
+    by_table = {part.made.stream: planned.rows_of(part) for part in asked.parts}
+    return {name: rows for name, rows in by_table.items() if rows is not None}
 
 
 JOINED = "__joined"
@@ -86,9 +86,9 @@ one."""
 
 class _Planned:
     def __init__(
-        self, selects: Sequence[Statement], known: Catalog, options: Mapping[str, Any]
+        self, selects: Sequence[Statement], catalog: Catalog, options: Mapping[str, Any]
     ) -> None:
-        self._selects, self._known, self._options = selects, known, options
+        self._selects, self._known, self._options = selects, catalog, options
         self._text = selects[0].text
         self._sources: list[tuple[Made, Segments, DataFrame]] = []
         """What segments are made of, the segments, and the rows."""
@@ -98,31 +98,31 @@ class _Planned:
 
     @cached_property
     def _query(self) -> ModelQuery:
-        known = self._known
-        columns = {name: column_types(each.df) for name, each in known.relations.items()}
-        columns |= {name: made.columns for name, made in known.results.items()}
-        names = {name: list(each) for name, each in columns.items()}
-        return read_model_query(self._selects, names, known.times, known.functions)
+        catalog = self._known
+        columns = {name: column_types(relation.df) for name, relation in catalog.relations.items()}
+        columns |= {name: result.columns for name, result in catalog.results.items()}
+        names = {name: list(types) for name, types in columns.items()}
+        return read_model_query(self._selects, names, catalog.times, catalog.functions)
 
     def steps(self) -> tuple[str, list[Step], dict[str, Relation]]:
         """Return the stem of the query's name, its steps, and the relations that they read."""
         mades = [*made_in(self._query.node)]
-        streams = [each for each in mades if self._is_stream(each.stream)]
+        streams = [model for model in mades if self._is_stream(model.stream)]
         stem = (streams or mades)[0].stream
         early = self._query.early_at
         self._is_early = early is not None
         if streams:
             self._check_streams(streams)
-            found, own = self._of_streams(stem)
-            return stem, [*found, *self._after(stem)], own
+            steps, relations = self._of_streams(stem)
+            return stem, [*steps, *self._after(stem)], relations
         if early is not None:
             message = "EARLY is of streams; of tables all results are final: leave it out"
             raise self._at(OptionError(message), early)
         plain = on_one_line(self._text).encode()
         name = f"models of {stem} {hashlib.blake2b(plain, digest_size=3).hexdigest()}"
-        found = self._built(self._query.node)
+        built = self._built(self._query.node)
         with self._placed(self._query.node.start):
-            rows = found.to_df() if isinstance(found, Segments) else found
+            rows = built.to_df() if isinstance(built, Segments) else built
         first = ReadStep(name, _models_of(stem))
         return stem, [first, *self._after(stem)], {name: Relation(rows)}
 
@@ -134,141 +134,151 @@ class _Planned:
 
     def rows_of(self, asked: ExactPart) -> Relation | None:
         """Return the rows that kept segments leave for conditions; None if there are none."""
-        made = asked.made
-        if made.read:
-            self._check_kept(made)
-        segments = self.source(made)
-        if not made.read:
+        model = asked.made
+        if model.read:
+            self._check_kept(model)
+        segments = self.source(model)
+        if not model.read:
             return None
-        for each in asked.conditions:
+        for condition in asked.conditions:
             # Others are asked of the rows that are left, as these are, too.
             with suppress(QueryError):
-                segments = segments if has_root(each) else segments.where(each)
-        result = self._known.results.get(made.rows)
-        rows = self._known.relations[made.rows].df if result is None else result.to_df()
-        with self._placed(made.start):
-            found = segments.exact(rows, time=made.time)
-        assert isinstance(found, DataFrame)
-        return Relation(found)
+                segments = segments if has_root(condition) else segments.where(condition)
+        result = self._known.results.get(model.rows)
+        rows = self._known.relations[model.rows].df if result is None else result.to_df()
+        with self._placed(model.start):
+            exact_rows = segments.exact(rows, time=model.time)
+        assert isinstance(exact_rows, DataFrame)
+        return Relation(exact_rows)
 
-    def _check_kept(self, made: Made) -> None:
-        for name in (made.stream, made.rows):
+    def _check_kept(self, model: Made) -> None:
+        for name in (model.stream, model.rows):
             if self._is_stream(name):
                 message = (
                     f"segments that are kept are read from tables, and so are their rows; {name!r} "
                     "is a stream"
                 )
-                raise self._at(NotSupportedError(message), made.start)
+                raise self._at(NotSupportedError(message), model.start)
 
     # -- streams ----------------------------------------------------------------------------------
 
-    def _relation(self, made: Made) -> Relation:
+    def _relation(self, model: Made) -> Relation:
         """Return the stream or table of a source, with what is joined to its rows."""
-        relation = self._known.relations[made.stream]
-        if not made.tables:
+        relation = self._known.relations[model.stream]
+        if not model.tables:
             return relation
-        if made not in self._joined:
-            self._joined[made] = replace(relation, df=self._with_tables(made, relation.df))
-        return self._joined[made]
+        if model not in self._joined:
+            self._joined[model] = replace(relation, df=self._with_tables(model, relation.df))
+        return self._joined[model]
 
-    def _with_tables(self, made: Made, rows: DataFrame) -> DataFrame:
+    def _with_tables(self, model: Made, rows: DataFrame) -> DataFrame:
         """Return rows with the columns of tables that are joined to them.
 
         All rows stay, as they tell the time; ``JOINED`` says which have a row of each table.
         """
-        found = rows.alias(made.name)
-        columns, flags = [f"{quoted(made.name)}.*"], []
-        for number, each in enumerate(made.tables):
-            if self._is_stream(each.table):
+        joined = rows.alias(model.name)
+        columns, flags = [f"{quoted(model.name)}.*"], []
+        for number, joined_table in enumerate(model.tables):
+            if self._is_stream(joined_table.table):
                 message = (
-                    f"{each.table!r} is a stream without MODEL; a model is joined with another "
-                    "model, or with a table"
+                    f"{joined_table.table!r} is a stream without MODEL; a model is joined with "
+                    "another model, or with a table"
                 )
-                raise self._at(NotSupportedError(message), each.start)
-            relation = self._known.relations.get(each.table)
+                raise self._at(NotSupportedError(message), joined_table.start)
+            relation = self._known.relations.get(joined_table.table)
             if rows.isStreaming and relation is not None and relation.refresh is not None:
                 message = (
-                    f"table {each.table!r} is refreshed, and a model is joined with a table that "
-                    "does not change; leave out refresh=…"
+                    f"table {joined_table.table!r} is refreshed, and a model is joined with a "
+                    "table that does not change; leave out refresh=…"
                 )
-                raise self._at(NotSupportedError(message), each.start)
-            result = self._known.results.get(each.table)
-            table = self._known.relations[each.table].df if result is None else result.to_df()
+                raise self._at(NotSupportedError(message), joined_table.start)
+            result = self._known.results.get(joined_table.table)
+            table = (
+                self._known.relations[joined_table.table].df if result is None else result.to_df()
+            )
             flag = f"{JOINED}{number}"
-            right = table.withColumn(flag, F.lit(True)).alias(each.name)
-            asked = " AND ".join(f"({text})" for text in each.conditions) or "true"
+            right = table.withColumn(flag, F.lit(True)).alias(joined_table.name)
+            asked = " AND ".join(f"({text})" for text in joined_table.conditions) or "true"
             try:
                 with unlogged():
-                    found = found.join(right, F.expr(asked), "left")
+                    joined = joined.join(right, F.expr(asked), "left")
             except AnalysisException as error:
-                named = self._at(refused(f"the join with {each.name}", error), each.start)
+                named = self._at(
+                    refused(f"the join with {joined_table.name}", error), joined_table.start
+                )
                 raise named from error
-            name = quoted(each.name)
-            columns += [f"{name}.{quoted(own)} AS {quoted(key)}" for own, key in each.columns]
+            name = quoted(joined_table.name)
+            columns += [
+                f"{name}.{quoted(column)} AS {quoted(key)}" for column, key in joined_table.columns
+            ]
             flags.append(f"{quoted(flag)} IS NOT NULL")
-        return found.selectExpr(*columns, f"{' AND '.join(flags)} AS {JOINED}")
+        return joined.selectExpr(*columns, f"{' AND '.join(flags)} AS {JOINED}")
 
     def _is_stream(self, name: str) -> bool:
-        made = self._known.results.get(name)
-        return name in self._known.streams if made is None else bool(made.streams)
+        result = self._known.results.get(name)
+        return name in self._known.streams if result is None else bool(result.streams)
 
     def _check_streams(self, mades: Sequence[Made]) -> None:
         """Refuse segments of streams, and fits without what a gap is."""
-        for each in mades:
-            if each.read and self._known.times.get(each.stream) != "lo":
+        for model in mades:
+            if model.read and self._known.times.get(model.stream) != "lo":
                 message = (
-                    f"segments of the stream {each.stream!r} are ordered by lo: engine.stream("
-                    f"{each.stream!r}, …, time='lo')"
+                    f"segments of the stream {model.stream!r} are ordered by lo: engine.stream("
+                    f"{model.stream!r}, …, time='lo')"
                 )
-                raise self._at(QueryError(message), each.start)
-            if each.bounds and each.max_gap_us is None:
+                raise self._at(QueryError(message), model.start)
+            if model.bounds and model.max_gap_us is None:
                 message = (
                     "models of a stream need MAX GAP, such as MAX GAP 10 MINUTES: after so long "
                     "without a row the last segment of an entity is over"
                 )
-                raise self._at(OptionError(message), each.start)
+                raise self._at(OptionError(message), model.start)
 
     def _of_streams(self, stem: str) -> tuple[list[Step], dict[str, Relation]]:
         """Return the steps that make the rows of results of streams, and what they read."""
-        found = self._built(self._query.node)
-        first = next(made for made, _, _ in self._sources if self._is_stream(made.stream))
+        built = self._built(self._query.node)
+        first = next(model for model, _, _ in self._sources if self._is_stream(model.stream))
         with self._placed(first.start, first.places):
-            query = found.query() if isinstance(found, Segments) else found
-        mades = {id(rows): made for made, _, rows in self._sources}
+            query = built.query() if isinstance(built, Segments) else built
+        mades = {id(rows): model for model, _, rows in self._sources}
         names: dict[str, str] = {}
         steps: list[Step] = []
-        own: dict[str, Relation] = {}
+        relations: dict[str, Relation] = {}
         for old, relation in query.relations.items():
             # What is asked of keys is a step that leaves rows out; these here are for analysis.
-            made = mades.get(id(relation.df))
-            assert made is not None or not relation.df.isStreaming
-            wanted = old if made is None else identifier(made.name)
+            model = mades.get(id(relation.df))
+            assert model is not None or not relation.df.isStreaming
+            wanted = old if model is None else identifier(model.name)
             names[old] = name = _not_in(names.values(), wanted)
             inner: list[Step] = [ReadStep(old, name)]
             reads: Mapping[str, Relation] = {old: relation}
-            if made is not None:
-                result = self._known.results.get(made.stream)
-                inner = [ReadStep(made.stream, name)]
-                reads = {made.stream: self._relation(made)} if result is None else result.relations
+            if model is not None:
+                result = self._known.results.get(model.stream)
+                inner = [ReadStep(model.stream, name)]
+                reads = (
+                    {model.stream: self._relation(model)} if result is None else result.relations
+                )
                 inner = inner if result is None else inlined(result.steps, name)
             renamed = {
-                each: each if own.get(each, other) is other else _not_in(own, each)
-                for each, other in reads.items()
+                stream: stream
+                if relations.get(stream, other) is other
+                else _not_in(relations, stream)
+                for stream, other in reads.items()
             }
-            own |= {renamed[each]: other for each, other in reads.items()}
+            relations |= {renamed[stream]: other for stream, other in reads.items()}
             steps += [
-                replace(each, stream=renamed[each.stream]) if isinstance(each, ReadStep) else each
-                for each in inner
+                replace(step, stream=renamed[step.stream]) if isinstance(step, ReadStep) else step
+                for step in inner
             ]
-            predicates = [] if made is None else self._predicates(made)
+            predicates = [] if model is None else self._predicates(model)
             steps += [FilterStep(name, tuple(predicates))] if predicates else []
         out = {RESULT: _models_of(stem)}
         steps += (
-            each.renamed(lambda old: out.get(old) or names.get(old, old))
-            for each in query.steps
-            if not isinstance(each, ReadStep)
+            step.renamed(lambda old: out.get(old) or names.get(old, old))
+            for step in query.steps
+            if not isinstance(step, ReadStep)
         )
-        return steps, own
+        return steps, relations
 
     # -- segments ---------------------------------------------------------------------------------
 
@@ -276,83 +286,89 @@ class _Planned:
         """Return segments, or rows, by the calls of a recipe."""
         if isinstance(node, Made):
             return self.source(node)
-        arguments = [self._value(each) for each in node.arguments]
-        named = {name: self._value(each) for name, each in node.named.items()}
-        of = self._built(node.of)
+        arguments = [self._value(argument) for argument in node.arguments]
+        named = {name: self._value(argument) for name, argument in node.named.items()}
+        built = self._built(node.of)
         with self._placed(node.start):
-            return _called(of, node, arguments, named)
+            return _called(built, node, arguments, named)
 
-    def _value(self, given: Any) -> Any:
-        return self._built(given) if isinstance(given, Made | Call) else given
+    def _value(self, argument: Any) -> Any:
+        return self._built(argument) if isinstance(argument, Made | Call) else argument
 
-    def source(self, made: Made) -> Segments:
+    def source(self, model: Made) -> Segments:
         """Return the segments of a source; of equal ones, the same."""
-        for each, known, _ in self._sources:
-            if each == made:
-                return known
-        rows = self._rows(made)
-        with self._placed(made.start, made.places):
-            segments = self._made(made, rows)
-        self._sources.append((made, segments, rows))
+        for other, known_segments, _ in self._sources:
+            if other == model:
+                return known_segments
+        rows = self._rows(model)
+        with self._placed(model.start, model.places):
+            segments = self._made(model, rows)
+        self._sources.append((model, segments, rows))
         return segments
 
-    def _rows(self, made: Made) -> DataFrame:
+    def _rows(self, model: Made) -> DataFrame:
         """Return the rows of a source; those of a stream for analysis only."""
-        result, predicates = self._known.results.get(made.stream), self._predicates(made)
-        if result is not None and made.tables:
+        result, predicates = self._known.results.get(model.stream), self._predicates(model)
+        if result is not None and model.tables:
             message = (
-                f"{made.stream!r} has the results of a query; a table is joined to a stream "
+                f"{model.stream!r} has the results of a query; a table is joined to a stream "
                 "itself, before its rows are modelled: join it in that query"
             )
-            raise self._at(NotSupportedError(message), made.tables[0].start)
-        if self._is_stream(made.stream):
+            raise self._at(NotSupportedError(message), model.tables[0].start)
+        if self._is_stream(model.stream):
             if result is None:
                 # Of two conditions on the rows of one stream there are two inputs.
-                return self._relation(made).df.select("*")
+                return self._relation(model).df.select("*")
             return _as_stream(result)
-        df = self._relation(made).df if result is None else result.to_df()
-        known = {each.name for each in fields(FilterOptions)}
-        own = {name: each for name, each in self._options.items() if name in known}
-        return df.transform(all_of(*predicates, **own)) if predicates else df
+        df = self._relation(model).df if result is None else result.to_df()
+        option_names = {field.name for field in fields(FilterOptions)}
+        filter_options = {
+            name: value for name, value in self._options.items() if name in option_names
+        }
+        return df.transform(all_of(*predicates, **filter_options)) if predicates else df
 
     @staticmethod
-    def _predicates(made: Made) -> list[Predicate]:
+    def _predicates(model: Made) -> list[Predicate]:
         """Return what rows have to fulfil before they become segments."""
-        joined = [SqlPredicate(JOINED)] if made.tables else []
-        return [*joined, *made.predicates]
+        joined = [SqlPredicate(JOINED)] if model.tables else []
+        return [*joined, *model.predicates]
 
-    def _made(self, made: Made, rows: DataFrame) -> Segments:
+    def _made(self, model_source: Made, rows: DataFrame) -> Segments:
         results = "early" if rows.isStreaming and self._is_early else "final"
-        if made.read:
+        if model_source.read:
             return read(rows, results=results)
-        if made.equations:
-            given = made.horizon_us
-            horizon = None if given is None else timedelta(microseconds=given)
-            model = dict(made.equations)
+        if model_source.equations:
+            horizon_us = model_source.horizon_us
+            horizon = None if horizon_us is None else timedelta(microseconds=horizon_us)
+            model = dict(model_source.equations)
             return declare(
                 rows,
-                key=made.keys,
-                time=made.time,
+                key=model_source.keys,
+                time=model_source.time,
                 model=model,
                 horizon=horizon,
-                within=dict(made.near) or None,
+                within=dict(model_source.near) or None,
                 results=results,
             )
-        gap = None if made.max_gap_us is None else timedelta(microseconds=made.max_gap_us)
-        within = {name: bound for name, bound in made.bounds if bound}
-        others = [name for name, bound in made.bounds if not bound]
-        if made.track:
+        gap = (
+            None
+            if model_source.max_gap_us is None
+            else timedelta(microseconds=model_source.max_gap_us)
+        )
+        within = {name: bound for name, bound in model_source.bounds if bound}
+        others = [name for name, bound in model_source.bounds if not bound]
+        if model_source.track:
             others = [name for name in others if name != TRACK]
         return fit(
             rows,
-            key=made.keys,
-            time=made.time,
-            track=made.track or None,
+            key=model_source.keys,
+            time=model_source.time,
+            track=model_source.track or None,
             within=within or None,
             attributes=others,
             max_gap=gap,
             results=results,
-            **dict(made.options),
+            **dict(model_source.options),
         )
 
     @contextmanager
@@ -370,20 +386,20 @@ class _Planned:
         return type(error)(at(message, self._text, start), **facts)
 
 
-def _called(of: Any, node: Call, arguments: list[Any], named: dict[str, Any]) -> Any:
-    if not isinstance(of, Segments):
+def _called(segments: Any, node: Call, arguments: list[Any], named: dict[str, Any]) -> Any:
+    if not isinstance(segments, Segments):
         msg = f"{node.method} is of segments, and these are rows"
         raise NotSupportedError(msg)
     if node.method == "select":  # its names may be those of arguments
-        return of.select(*arguments, **named)
-    return getattr(of, node.method)(*arguments, **named)
+        return segments.select(*arguments, **named)
+    return getattr(segments, node.method)(*arguments, **named)
 
 
 def _not_in(taken: Iterable[str], name: str) -> str:
     """Return a name, with a number if it is taken."""
     names = (name if n == 1 else f"{name} {n}" for n in count(1))
-    known = {*taken}
-    return next(each for each in names if each not in known)
+    taken_names = {*taken}
+    return next(candidate for candidate in names if candidate not in taken_names)
 
 
 def _models_of(stream: str) -> str:
@@ -394,8 +410,8 @@ def _as_stream(result: Query) -> DataFrame:
     """Return a stream with the columns of a query's results, for analysis."""
     if result.shape.isStreaming:
         return result.shape
-    source = next(each.df for each in result.relations.values() if each.df.isStreaming)
+    source = next(relation.df for relation in result.relations.values() if relation.df.isStreaming)
     nothing = [
-        F.lit(None).cast(each.dataType).alias(each.name) for each in result.shape.schema.fields
+        F.lit(None).cast(field.dataType).alias(field.name) for field in result.shape.schema.fields
     ]
     return source.select(*nothing)

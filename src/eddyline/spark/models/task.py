@@ -46,14 +46,14 @@ class ModelWorker(BucketWorker):
         """Return the work of a bucket, and the rows of each input that came to it."""
         assert self.place is not None
         state = self.part.buckets.get(bucket, BucketState())
-        given = (
+        arguments = (
             self.plan, self.place, state, bucket, self.until, self.offset, self.zone, self.cut,
         )  # fmt: skip
         rows = self._inputs(_rows_of(arrived))
         if self.plan.is_early:
-            return early_batch(self.plan)(*given, version=self.version), rows
+            return early_batch(self.plan)(*arguments, version=self.version), rows
         kind = SharedBatch if isinstance(self.plan, SharedPlan) else BucketBatch
-        return kind(*given), rows
+        return kind(*arguments), rows
 
     def _inputs(self, rows: pa.Table | None) -> list[pa.Table | None]:
         """Return the rows of each input under their own names; None if none have come."""
@@ -62,21 +62,21 @@ class ModelWorker(BucketWorker):
         if self.columns is None:
             return [rows]
         side = rows.column(SIDE).to_numpy()
-        found: list[pa.Table | None] = []
-        for at, columns in enumerate(self.columns):
-            own = rows.filter(pa.array(side == at))
-            names = {each: each for each in (*self.plan.keys, CODE)} | columns
+        tables: list[pa.Table | None] = []
+        for number, columns in enumerate(self.columns):
+            side_rows = rows.filter(pa.array(side == number))
+            names = {name: name for name in (*self.plan.keys, CODE)} | columns
             # What is there from the start comes once, and so do its columns.
-            taken = own.select(list(names)) if len(own) else None
-            found.append(None if taken is None else taken.rename_columns(list(names.values())))
-        return found
+            taken = side_rows.select(list(names)) if len(side_rows) else None
+            tables.append(None if taken is None else taken.rename_columns(list(names.values())))
+        return tables
 
 
 def _rows_of(arrived: Sequence[pa.RecordBatch]) -> pa.Table | None:
     """Return the rows that came to a bucket, in types that files keep whatever the session is."""
-    filled = [each for each in arrived if each.num_rows]
+    filled = [batch for batch in arrived if batch.num_rows]
     if not filled:
         return None
     table = pa.Table.from_batches(filled).drop_columns([BUCKET])
-    kept = pa.schema([pa.field(each.name, as_kept(each.type)) for each in table.schema])
+    kept = pa.schema([pa.field(field.name, as_kept(field.type)) for field in table.schema])
     return table if table.schema.equals(kept) else table.cast(kept)

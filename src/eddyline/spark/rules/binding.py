@@ -83,21 +83,25 @@ class RuleBinder:
         """
         check_names(df)
         with self._lock:
-            known = self._input(df)
-            found = known.read(df, sources)
-            missing = known.missing(found)
+            rule_input = self._input(df)
+            reads = rule_input.read(df, sources)
+            missing = rule_input.missing(reads)
         rules: list[Rule] = []
         skipped: list[SkippedRule] = []
-        for each in found:
-            if isinstance(each.rule, Rule):
-                rules.append(each.rule)
+        for read in reads:
+            if isinstance(read.rule, Rule):
+                rules.append(read.rule)
             elif skips:
-                name, text = each.source.name, each.source.text
-                skipped.append(SkippedRule(name, each.rule.message, text))
+                name, text = read.source.name, read.source.text
+                skipped.append(SkippedRule(name, read.rule.message, text))
             else:
-                each.rule.facts["rule"] = each.source.name
-                raise each.rule
-        if missing is not None and len(missing.blind) == missing.n_asking and known.first_time():
+                read.rule.facts["rule"] = read.source.name
+                raise read.rule
+        if (
+            missing is not None
+            and len(missing.blind) == missing.n_asking
+            and rule_input.first_time()
+        ):
             msg = (
                 f"none of {counted(missing.n_asking, 'rule')} finds any of its fields, so "
                 f"their tests are unknown for every event. Missing: {missing.text}"
@@ -108,8 +112,8 @@ class RuleBinder:
     def keep(self, names: Collection[str]) -> None:
         """Forget the rules that are no longer there."""
         with self._lock:
-            for known in self._inputs.values():
-                known.keep(names)
+            for rule_input in self._inputs.values():
+                rule_input.keep(names)
 
     def _input(self, df: DataFrame) -> _Input:
         types = column_types(df)
@@ -140,20 +144,20 @@ class _Input:
 
     def read(self, df: DataFrame, sources: Collection[RuleSource]) -> list[_Read]:
         """Return rules over the input; those that are the same as before are not read again."""
-        new = made_of(self._bound, (each for each in sources if not self._is_known(each)))
+        new = made_of(self._bound, (source for source in sources if not self._is_known(source)))
         self._read_timestamps(df.sparkSession, new)
         self._check_by_spark(df, new)
-        self._known.update((each.source.name, each) for each in new)
-        return [self._known[each.name] for each in sources]
+        self._known.update((read.source.name, read) for read in new)
+        return [self._known[source.name] for source in sources]
 
     def missing(self, rules: Collection[_Read]) -> MissingFields | None:
         """Return the fields of rules that the input lacks."""
-        by_rule = {each.source.name: each.lacking for each in rules if each.lacking}
+        by_rule = {read.source.name: read.lacking for read in rules if read.lacking}
         if not by_rule:
             return None
-        asked = {each.source.name: {*each.source.info.get("fields", ())} for each in rules}
+        asked = {read.source.name: {*read.source.info.get("fields", ())} for read in rules}
         blind = [name for name, lacking in by_rule.items() if asked[name] == {*lacking}]
-        asking = [each.source for each in rules if asked[each.source.name]]
+        asking = [read.source for read in rules if asked[read.source.name]]
         fields = dict.fromkeys(field for lacking in by_rule.values() for field in lacking)
         likely: Callable[..., dict[str, str]] = getattr(asking[0], "likely_columns", _no_hints)
         hints = likely(fields, self._types)
@@ -167,12 +171,12 @@ class _Input:
     def keep(self, names: Collection[str]) -> None:
         """Forget the other rules; as long as they are few, what they were is not worth it."""
         if len(self._known) > 2 * len(names) + SPARE_RULES:
-            self._known = {name: each for name, each in self._known.items() if name in names}
+            self._known = {name: read for name, read in self._known.items() if name in names}
             self._analysed = {}
 
     def _is_known(self, source: RuleSource) -> bool:
-        known = self._known.get(source.name)
-        return known is not None and known.source == source
+        read = self._known.get(source.name)
+        return read is not None and read.source == source
 
     def _bound(self, source: RuleSource) -> _Read:
         lacking = getattr(source, "lacking", lambda _: ())(self._types)
@@ -186,39 +190,41 @@ class _Input:
         """Put numbers in the place of timestamp literals, which only the session can read."""
         dated: list[tuple[_Read, Rule]] = []
         literals: dict[Moment, None] = {}
-        for each in new:
-            if isinstance(each.rule, Rule) and (own := dict.fromkeys(moments_of(each.rule.tree))):
-                dated.append((each, each.rule))
-                literals |= own
+        for read in new:
+            if isinstance(read.rule, Rule) and (
+                moments := dict.fromkeys(moments_of(read.rule.tree))
+            ):
+                dated.append((read, read.rule))
+                literals |= moments
         micros = micros_of(spark, list(literals))
-        for each, rule in dated:
-            each.rule = replace(rule, tree=with_moments(rule.tree, micros))
+        for read, rule in dated:
+            read.rule = replace(rule, tree=with_moments(rule.tree, micros))
 
     def _check_by_spark(self, df: DataFrame, new: Collection[_Read]) -> None:
         """Refuse the rules that look at an expression that Spark refuses, or at no condition."""
         looks = [
-            (each, each.rule, dict.fromkeys(looked_at(each.rule.tree)))
-            for each in new
-            if isinstance(each.rule, Rule)
+            (read, read.rule, dict.fromkeys(looked_at(read.rule.tree)))
+            for read in new
+            if isinstance(read.rule, Rule)
         ]
-        texts = dict.fromkeys(text for *_, own in looks for text in own)
+        texts = dict.fromkeys(text for *_, looked in looks for text in looked)
         unknown = [text for text in texts if text not in self._analysed]
-        found = analysed(df, [operand(df, text) for text in unknown])
-        self._analysed.update(zip(unknown, found, strict=True))
-        for each, rule, own in looks:
-            each.rule = self._error(each.source, rule, own) or rule
+        kinds = analysed(df, [operand(df, text) for text in unknown])
+        self._analysed.update(zip(unknown, kinds, strict=True))
+        for read, rule, looked in looks:
+            read.rule = self._error(read.source, rule, looked) or rule
 
     def _error(self, source: RuleSource, rule: Rule, texts: Iterable[str]) -> QueryError | None:
         """Return the error of a rule that looks at texts, if one of them cannot stand there."""
-        conditions = {each.sql for each in rule.tree.walk() if isinstance(each, NativeTest)}
+        conditions = {node.sql for node in rule.tree.walk() if isinstance(node, NativeTest)}
         for text in texts:
             kind = self._analysed[text]
             if isinstance(kind, AnalysisException):
                 what = f"{rule.called}: Spark cannot resolve {text}"
                 return refused(what, kind, getattr(source, "functions", ()), name=rule.name)
             if text in conditions and not isinstance(kind, BooleanType | NullType):
-                said = f"{text} is of type {kind.simpleString()}; compare it with something"
-                return QueryError(f"{rule.called} is not a condition: {said}", name=rule.name)
+                reason = f"{text} is of type {kind.simpleString()}; compare it with something"
+                return QueryError(f"{rule.called} is not a condition: {reason}", name=rule.name)
         return None
 
 
@@ -229,7 +235,7 @@ def _no_hints(*_: Any) -> dict[str, str]:
 
 def session_settings(spark: SparkSession) -> list[str]:
     """Return the settings of a session on which it depends what a rule means."""
-    return [str(spark.conf.get(each, None)) for each in SETTINGS]
+    return [str(spark.conf.get(setting, None)) for setting in SETTINGS]
 
 
 def micros_of(spark: SparkSession, moments: Sequence[Moment]) -> dict[Moment, int]:
@@ -237,19 +243,19 @@ def micros_of(spark: SparkSession, moments: Sequence[Moment]) -> dict[Moment, in
     if not moments:
         return {}
     rows = pa.table(
-        {"text": [each.text for each in moments], "kind": [each.kind for each in moments]}
+        {"text": [moment.text for moment in moments], "kind": [moment.kind for moment in moments]}
     )
     # Rows that come from here: Spark computes them while it plans, without a job.
-    found = spark.createDataFrame(rows).selectExpr(_MICROS).toArrow()
-    return dict(zip(moments, found["micros"].to_pylist(), strict=True))
+    table = spark.createDataFrame(rows).selectExpr(_MICROS).toArrow()
+    return dict(zip(moments, table["micros"].to_pylist(), strict=True))
 
 
 def looked_at(node: Node) -> Iterator[str]:
     """Yield the columns and SQL expressions that a rule reads."""
-    for each in node.walk():
-        if isinstance(each, FunctionTest):
-            yield from each.predicate.reads
-        elif isinstance(each, NativeTest):
-            yield each.sql
-        elif isinstance(each, ValueComparison | IsNull | Raise):
-            yield each.operand.sql
+    for part in node.walk():
+        if isinstance(part, FunctionTest):
+            yield from part.predicate.reads
+        elif isinstance(part, NativeTest):
+            yield part.sql
+        elif isinstance(part, ValueComparison | IsNull | Raise):
+            yield part.operand.sql

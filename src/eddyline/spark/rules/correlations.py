@@ -68,7 +68,7 @@ class Correlating:
         Raises:
             QueryError: the events have a column of the name that alerts are told in.
         """
-        if ALERTS in (each.lower() for each in self.columns):
+        if ALERTS in (column.lower() for column in self.columns):
             msg = (
                 f"the events have a column {ALERTS!r}, which is where alerts of correlations are "
                 f"told; rename it: df.withColumnRenamed({ALERTS!r}, '…')"
@@ -78,56 +78,63 @@ class Correlating:
         words = "events, and matches of correlations"
         spread = ProjectStep(self.rules.output, self._spread, relation, words=words)
         alike = ProjectStep(relation, self._alike, relation, words="events as one column")
-        found: list[Step] = [self.rules, spread, alike]
+        steps: list[Step] = [self.rules, spread, alike]
         for level in range(max(self._levels.values()) + 1):
-            own = self._of_level(level)
-            found.append(CorrelateStep(relation, own))
-            if any(each.name in self._referred for _, each in own):
+            correlations = self._of_level(level)
+            steps.append(CorrelateStep(relation, correlations))
+            if any(correlation.name in self._referred for _, correlation in correlations):
                 words = "alerts, and matches of correlations of them"
-                found.append(ProjectStep(relation, self._chained(level), relation, words=words))
-        return (*found, ProjectStep(relation, self._told, RESULT, words="events and alerts"))
+                steps.append(ProjectStep(relation, self._chained(level), relation, words=words))
+        return (*steps, ProjectStep(relation, self._told, RESULT, words="events and alerts"))
 
     # -- what refers to what --------------------------------------------------------------------
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        return {each.name: place for place, each in enumerate(self.correlations)}
+        return {correlation.name: place for place, correlation in enumerate(self.correlations)}
 
     @cached_property
     def _referred(self) -> set[str]:
-        return {one.name for each in self.correlations for one in each.references}
+        return {one.name for correlation in self.correlations for one in correlation.references}
 
     @cached_property
     def _levels(self) -> dict[str, int]:
         """Of each correlation, how many stand below it, one behind the other."""
-        found: dict[str, int] = {}
+        levels: dict[str, int] = {}
 
         def level(name: str) -> int:
-            if name not in found:
+            if name not in levels:
                 references = self.correlations[self._places[name]].references
                 inner = [one.name for one in references if one.name in self._places]
-                found[name] = max((level(each) + 1 for each in inner), default=0)
-            return found[name]
+                levels[name] = max((level(below) + 1 for below in inner), default=0)
+            return levels[name]
 
         for name in self._places:
             level(name)
-        return found
+        return levels
 
     def _of_level(self, level: int) -> tuple[tuple[int, Correlation], ...]:
         every = enumerate(self.correlations)
-        return tuple((place, each) for place, each in every if self._levels[each.name] == level)
+        return tuple(
+            (place, correlation)
+            for place, correlation in every
+            if self._levels[correlation.name] == level
+        )
 
     @cached_property
     def hidden(self) -> frozenset[str]:
         """The rules and correlations that are not told of by themselves."""
-        silent = [each for each in self.correlations if not each.generate]
-        return frozenset(one.name for each in silent for one in each.references)
+        silent = [correlation for correlation in self.correlations if not correlation.generate]
+        return frozenset(one.name for correlation in silent for one in correlation.references)
 
     @cached_property
     def _carried(self) -> tuple[str, ...]:
         """What correlations of alerts read of events: SQL texts."""
         of_alerts = (
-            one for each in self.correlations for one in each.references if one.name in self._places
+            one
+            for correlation in self.correlations
+            for one in correlation.references
+            if one.name in self._places
         )
         texts = (text for one in of_alerts for text in (*one.by, *one.value))
         return tuple(dict.fromkeys(text for text in texts if isinstance(text, str)))
@@ -140,24 +147,24 @@ class Correlating:
         # Events are no group: they are spread by their time.
         key = f"array(CAST(xxhash64({quoted(self.time)}) AS STRING))"
         rows = [_struct(_match(-1, self._is_told, key))]
-        for place, each in enumerate(self.correlations):
-            carried = _array_text(self._carried) if self._is_carried(each) else _NO_TEXT
+        for place, correlation in enumerate(self.correlations):
+            carried = _array_text(self._carried) if self._is_carried(correlation) else _NO_TEXT
             rows += [
                 _struct(_match(place, mask, key, value, carried=carried))
-                for mask, key, value in self._matches(each)
+                for mask, key, value in self._matches(correlation)
             ]
         return ("*", _several(rows))
 
     @property
     def _alike(self) -> tuple[str, ...]:
         """The columns of all rows: those of events are one, NULL of matches."""
-        own = {f"c{at}": quoted(name) for at, name in enumerate(self.columns)}
-        event = _struct(own | {"matches": self._visible})
+        columns = {f"c{number}": quoted(name) for number, name in enumerate(self.columns)}
+        event = _struct(columns | {"matches": self._visible})
         own_columns = (f"IF({PLACE} < 0, {event}, NULL) AS {EVENT}", f"{_NO_ALERT} AS {ALERT}")
         return (quoted(self.time), *_COLUMNS[:-2], *own_columns)
 
-    def _is_carried(self, each: Correlation) -> bool:
-        return bool(self._carried) and each.name in self._referred
+    def _is_carried(self, correlation: Correlation) -> bool:
+        return bool(self._carried) and correlation.name in self._referred
 
     @property
     def _visible(self) -> str:
@@ -174,42 +181,42 @@ class Correlating:
         """Not 0 if an event is given, as it has a rule that is told of."""
         return "1L" if self.rules.keep_unmatched else f"IF(size({self._visible}) > 0, 1L, 0L)"
 
-    def _matches(self, each: Correlation) -> list[tuple[str, str, tuple[str, ...]]]:
+    def _matches(self, correlation: Correlation) -> list[tuple[str, str, tuple[str, ...]]]:
         """Return mask, group and value of an event for a correlation, for each way to group it."""
         column = quoted(self.rules.column)
         names = f"transform({column}, x -> x.id)" if self.rules.as_struct else column
-        found: list[tuple[str, str, tuple[str, ...]]] = []
-        for (by, value), bits in _ways(each, lambda one: one.name not in self._places):
+        matches: list[tuple[str, str, tuple[str, ...]]] = []
+        for (by, value), bits in _ways(correlation, lambda one: one.name not in self._places):
             mask = _mask(
                 (bit, f"array_contains({names}, {string_literal(one.name)})") for bit, one in bits
             )
             key = _array(map(str, by))
-            if not each.kind.startswith("temporal"):
+            if not correlation.kind.startswith("temporal"):
                 # An event counts once in a group, whichever of the rules it is of.
-                before = [f"({other} <> 0L AND {of} <=> {key})" for other, of, _ in found]
+                before = [f"({other} <> 0L AND {group} <=> {key})" for other, group, _ in matches]
                 mask = f"IF({' OR '.join(before)}, 0L, {mask})" if before else mask
-            found.append((mask, key, _value(each, [str(text) for text in value])))
-        return found
+            matches.append((mask, key, _value(correlation, [str(text) for text in value])))
+        return matches
 
     # -- alerts ---------------------------------------------------------------------------------
 
     def _chained(self, level: int) -> tuple[str, ...]:
         """The rows that a row becomes: itself, and of alerts of a level also their matches."""
-        own = {each.name: place for place, each in self._of_level(level)}
-        hidden = ", ".join(str(place) for name, place in own.items() if name in self.hidden)
+        places = {correlation.name: place for place, correlation in self._of_level(level)}
+        hidden = ", ".join(str(place) for name, place in places.items() if name in self.hidden)
         is_alert = f"{ALERT} IS NOT NULL"
         mask = f"IF({is_alert} AND {PLACE} IN ({hidden}), 0L, {MASK})" if hidden else MASK
-        rows = [_struct({each: mask if each == MASK else each for each in _COLUMNS})]
+        rows = [_struct({column: mask if column == MASK else column for column in _COLUMNS})]
         rest = {EVENT: f"IF(FALSE, {EVENT}, NULL)", ALERT: _NO_ALERT}
-        for place, each in enumerate(self.correlations):
-            carried = CARRIED if self._is_carried(each) else _NO_TEXT
-            for (by, value), bits in _ways(each, lambda one: one.name in own):
+        for place, correlation in enumerate(self.correlations):
+            carried = CARRIED if self._is_carried(correlation) else _NO_TEXT
+            for (by, value), bits in _ways(correlation, lambda one: one.name in places):
                 mask = _mask(
-                    (bit, f"{is_alert} AND {PLACE} = {own[one.name]}") for bit, one in bits
+                    (bit, f"{is_alert} AND {PLACE} = {places[one.name]}") for bit, one in bits
                 )
                 key, values = _array(map(self._of_alert, by)), [*map(self._of_alert, value)]
-                made = _match(place, mask, key, _value(each, values), carried=carried)
-                rows.append(_struct(made | rest))
+                match = _match(place, mask, key, _value(correlation, values), carried=carried)
+                rows.append(_struct(match | rest))
         return (quoted(self.time), _several(rows))
 
     def _of_alert(self, what: str | int) -> str:
@@ -221,28 +228,34 @@ class Correlating:
     @property
     def _told(self) -> tuple[str, ...]:
         """The columns of results: those of events, and of alerts."""
-        own = [
-            quoted(name) if name == self.time else f"{EVENT}.c{at} AS {quoted(name)}"
-            for at, name in enumerate(self.columns)
+        columns = [
+            quoted(name) if name == self.time else f"{EVENT}.c{number} AS {quoted(name)}"
+            for number, name in enumerate(self.columns)
         ]
         about = {
-            "id": self._by_place(string_literal(each.name) for each in self.correlations),
-            "title": self._by_place(_text(each.title) for each in self.correlations),
-            "level": self._by_place(_text(each.level) for each in self.correlations),
+            "id": self._by_place(
+                string_literal(correlation.name) for correlation in self.correlations
+            ),
+            "title": self._by_place(_text(correlation.title) for correlation in self.correlations),
+            "level": self._by_place(_text(correlation.level) for correlation in self.correlations),
         }
         name = _struct(about) if self.rules.as_struct else about["id"]
         matches = f"IF({ALERT} IS NULL, {EVENT}.matches, array({name}))"
-        groups = (_array(map(string_literal, each.groups)) for each in self.correlations)
-        known = about | {
-            "type": self._by_place(string_literal(each.kind) for each in self.correlations),
+        groups = (
+            _array(map(string_literal, correlation.groups)) for correlation in self.correlations
+        )
+        fields = about | {
+            "type": self._by_place(
+                string_literal(correlation.kind) for correlation in self.correlations
+            ),
             "group": f"map_from_arrays({self._by_place(groups)}, {KEY})",
             "first": self._first,
             "last": quoted(self.time),
             "events": f"{ALERT}.events",
             "value": f"{ALERT}.value",
         }
-        alert = f"IF({ALERT} IS NULL, NULL, {_struct(known)})"
-        return (*own, f"{matches} AS {quoted(self.rules.column)}", f"{alert} AS {ALERTS}")
+        alert = f"IF({ALERT} IS NULL, NULL, {_struct(fields)})"
+        return (*columns, f"{matches} AS {quoted(self.rules.column)}", f"{alert} AS {ALERTS}")
 
     @staticmethod
     def _by_place(texts: Iterable[str]) -> str:
@@ -258,13 +271,13 @@ def _ways(
     correlation: Correlation, is_wanted: Callable[[Reference], bool]
 ) -> list[tuple[tuple[tuple[str | int, ...], tuple[str | int, ...]], list[tuple[int, Reference]]]]:
     """Return references with their places, by what they are grouped by and their value."""
-    found: dict[
+    ways: dict[
         tuple[tuple[str | int, ...], tuple[str | int, ...]], list[tuple[int, Reference]]
     ] = {}
     for bit, one in enumerate(correlation.references):
         if is_wanted(one):
-            found.setdefault((one.by, one.value), []).append((bit, one))
-    return list(found.items())
+            ways.setdefault((one.by, one.value), []).append((bit, one))
+    return list(ways.items())
 
 
 def _mask(bits: Iterable[tuple[int, str]]) -> str:
@@ -289,7 +302,7 @@ def _value(correlation: Correlation, texts: Sequence[str]) -> tuple[str, ...]:
     if correlation.kind == "value_count":
         if len(texts) == 1:
             return texts[0], _NO_NUMBER, _NO_NUMBER
-        are_there = " AND ".join(f"{each} IS NOT NULL" for each in texts)
+        are_there = " AND ".join(f"{text} IS NOT NULL" for text in texts)
         return f"CASE WHEN {are_there} THEN {_array_text(texts)} END", _NO_NUMBER, _NO_NUMBER
     if not correlation.kind.startswith("value_"):
         return _NO_TEXT, _NO_NUMBER, _NO_NUMBER

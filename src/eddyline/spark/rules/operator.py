@@ -107,7 +107,7 @@ class Compiled:
     @property
     def running(self) -> dict[str, RuleSource]:
         """The rules that fit."""
-        return {each.name: self.sources[each.name] for each in self.bound.rules}
+        return {rule.name: self.sources[rule.name] for rule in self.bound.rules}
 
     @cached_property
     def statement(self) -> Statement | None:
@@ -128,7 +128,7 @@ class Compiled:
         """Return what workers do."""
         program = self.choice.program
         rules = [self.sources[name] for name in program.names]
-        whole = {each.sql: each.needs for each in program.natives if each.may_raise}
+        whole = {native.sql: native.needs for native in program.natives if native.may_raise}
         return Work(task, program.columns, rules, whole)
 
 
@@ -175,10 +175,10 @@ class RuleOperator(Operator):
         return self.lane.may_read
 
     @classmethod
-    def of(cls, step: RuleStep, site: Site) -> Operator:
+    def from_step(cls, step: RuleStep, site: Site) -> Operator:
         """Return the operator of a step."""
-        made: Operator = step.rules.operator(step, site)
-        return made
+        operator: Operator = step.rules.operator(step, site)
+        return operator
 
     def adjust(self, options: SharingOptions) -> None:
         """Go on with other options; rows are sampled by them from the next batch on."""
@@ -212,7 +212,7 @@ class RuleOperator(Operator):
         self._binder.keep(sources)
         program = compile_rules(bound.rules)
         kind = _kind(df)
-        running = {each.name: sources[each.name] for each in bound.rules}
+        running = {rule.name: sources[rule.name] for rule in bound.rules}
         # What a person has adjusted ends with the run, and plans that are saved do not.
         digest = _digest(running, self.store.options.resolved(), kind)
         choice = RuleChoice(program, self.options, may_be_stated=True, logged_as=digest)
@@ -226,24 +226,26 @@ class RuleOperator(Operator):
             digest=digest,
         )
 
-    def _follow(self, made: Compiled, batch_id: int) -> None:
+    def _follow(self, compiled: Compiled, batch_id: int) -> None:
         """Go on with the rules as they are now; those that stayed keep their counts."""
         old = self.compiled
-        stayed = {name for name, each in made.sources.items() if old.sources.get(name) == each}
-        self._past = {each.name: each for each in self.counts() if each.name in stayed}
+        stayed = {
+            name for name, source in compiled.sources.items() if old.sources.get(name) == source
+        }
+        self._past = {count.name: count for count in self.counts() if count.name in stayed}
         self._n_past = added(self._n_past, rows_of(old.choice.total))
-        before, after = old.running, made.running
-        looked_at = (name for name in made.sources if name not in stayed or name in before)
+        before, after = old.running, compiled.running
+        looked_at = (name for name in compiled.sources if name not in stayed or name in before)
         skipped = [name for name in looked_at if name not in after]
         self._entries += entries_of(before, after, skipped, batch_id)
-        self._entries += made.choice.chosen_way(batch_id)
-        self.compiled = made
+        self._entries += compiled.choice.chosen_way(batch_id)
+        self.compiled = compiled
 
     @property
     def is_running(self) -> bool:
         """Whether a run of the query is active."""
         active = self.source.sparkSession.streams.active
-        return self.query != "" and any(each.name == self.query for each in active)
+        return self.query != "" and any(query.name == self.query for query in active)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -286,9 +288,9 @@ class RuleOperator(Operator):
             compiled = self.compiled
             result = self._result(df, batch, output or self._output, observe)
         pending = [
-            Pending(self.name, PendingMetrics(each), compiled)
-            for each in seen
-            if not isinstance(each, str)
+            Pending(self.name, PendingMetrics(observed), compiled)
+            for observed in seen
+            if not isinstance(observed, str)
         ]
         if isinstance(result, TaskResults):
             return Laid(self.shape(df), tuple(pending), tasks=result)
@@ -338,12 +340,12 @@ class RuleOperator(Operator):
                 self.compiled.choice.step(
                     SharingProfile.empty(self.compiled.choice.program), batch.id
                 )
-            for each in observed:
-                reports, choice = each.reports("rules"), each.facts.choice
+            for observation in observed:
+                reports, choice = observation.reports("rules"), observation.facts.choice
                 entries += decisions_of(reports, batch.id)
                 profiles = [report.profile for report in reports]
-                if "rules" not in each.metrics:
-                    profiles = [observed_profile(choice.program, each.metrics, batch.n_rows)]
+                if "rules" not in observation.metrics:
+                    profiles = [observed_profile(choice.program, observation.metrics, batch.n_rows)]
                 whole = SharingProfile.empty(choice.program).merge(*profiles)
                 entries += choice.step(whole, batch.id)
                 # What all tasks learned together is more than what a worker remembers of its own.
@@ -370,9 +372,9 @@ class RuleOperator(Operator):
         columns = compiled.choice.program.columns
         if not columns:
             raise Refused("no rule looks at a column")
-        known = column_of_text(scan)
+        by_text = column_of_text(scan)
         for text in columns:
-            if text not in known:
+            if text not in by_text:
                 raise Refused(f"a rule looks at {text}, which is no column of the files")
 
     def take_entries(self) -> list[JournalEntry]:
@@ -388,18 +390,19 @@ class RuleOperator(Operator):
         """Return the counts of each rule since it was added."""
         with self._lock:
             choice = self.compiled.choice
-            found = counts_of(choice.program, choice.total)
+            counts = counts_of(choice.program, choice.total)
             return tuple(
-                each + self._past[each.name] if each.name in self._past else each for each in found
+                count + self._past[count.name] if count.name in self._past else count
+                for count in counts
             )
 
     def facts(self, notes: tuple[str, ...] = ()) -> RuleView:
         """Return the rules as they stand."""
         skipped = self.skipped
-        left_out = {each.name for each in skipped}
+        left_out = {rule.name for rule in skipped}
         _, sources = self.store.now()
         with self._lock:
-            after = {name: each for name, each in sources.items() if name not in left_out}
+            after = {name: source for name, source in sources.items() if name not in left_out}
             return rule_view(
                 self.store.name,
                 self.compiled.choice,
@@ -409,7 +412,7 @@ class RuleOperator(Operator):
                 n_rows_before=self._n_past,
                 notes=(
                     *to_come(self.compiled.running, after),
-                    *(f"not taken in: {each}" for each in self.store.troubles),
+                    *(f"not taken in: {trouble}" for trouble in self.store.troubles),
                     *self._fields_said(),
                     *([self.lane.note] if self.lane.note else []),
                     *notes,
@@ -423,11 +426,11 @@ class RuleOperator(Operator):
 
     def _fields_said(self) -> tuple[str, ...]:
         """Return a line about the fields that the input lacks."""
-        found = self.missing
-        if found is None:
+        missing = self.missing
+        if missing is None:
             return ()
-        blind = f"{len(found.blind):,} of {counted(found.n_asking, 'rule')}"
-        return (f"{blind} find none of their fields; the input lacks {found.text}",)
+        blind = f"{len(missing.blind):,} of {counted(missing.n_asking, 'rule')}"
+        return (f"{blind} find none of their fields; the input lacks {missing.text}",)
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -454,7 +457,7 @@ class RuleOperator(Operator):
                 return None
             counts = [(c.name, c.n_rows, c.n_met, c.n_matches) for c in self.counts()]
             n_rows = added(self._n_past, rows_of(choice.total))
-            lane = next((each.snapshot() for each in self.lane.choices), None)
+            lane = next((lane_choice.snapshot() for lane_choice in self.lane.choices), None)
             return RulesState(self.compiled.digest, choice.snapshot(), n_rows, counts, lane)
 
     def restore(self, state: Any) -> None:
@@ -471,7 +474,7 @@ class RuleOperator(Operator):
                 msg = "the rules, their options or the columns have changed"
                 raise StateError(msg)
             self.compiled.choice.restore(saved.plan)
-            self._past = {each[0]: RuleCount(*each) for each in saved.counts}
+            self._past = {count[0]: RuleCount(*count) for count in saved.counts}
             self._n_past = saved.rows
             if saved.lane is not None:
                 self.lane.choice.restore(saved.lane)
@@ -493,15 +496,15 @@ def _kind(df: DataFrame) -> tuple[Any, ...]:
 
 
 def _titles(sources: Mapping[str, RuleSource]) -> dict[str, str]:
-    found = {name: each.info.get("title") for name, each in sources.items()}
-    return {name: title for name, title in found.items() if isinstance(title, str) and title}
+    titles = {name: source.info.get("title") for name, source in sources.items()}
+    return {name: title for name, title in titles.items() if isinstance(title, str) and title}
 
 
 def text_of(sources: Collection[RuleSource]) -> str:
     """Return rules as they were written or by their titles, each on a line, the first of many."""
     lines = [
-        f"{each.name}: {clipped(str(each.info.get('title') or each.text), LINE_WIDTH)}"
-        for each in islice(sources, MAX_LINES)
+        f"{source.name}: {clipped(str(source.info.get('title') or source.text), LINE_WIDTH)}"
+        for source in islice(sources, MAX_LINES)
     ]
     rest = len(sources) - MAX_LINES
     return "\n".join([*lines, *([f"… {rest:,} more"] if rest > 0 else [])])
@@ -513,11 +516,11 @@ class RuleFilter(RuleOperator):
     takes = SharingOptions
 
     @classmethod
-    def of(cls, step: FilterStep, site: Site) -> Self:  # type: ignore[override]
+    def from_step(cls, step: FilterStep, site: Site) -> Self:  # type: ignore[override]
         """Return the operator of a step."""
         options, _ = SharingOptions.taken(site.options)
         store = RuleStore(site.query, options, {})
         store.put({site.query: PredicateRule(site.query, step.predicates, noun="query")})
-        made = cls(store, RuleBinder(), RowsWhere(Keep.MATCHED), site.df, query=site.query)
-        made.follow_stream(site)
-        return made
+        operator = cls(store, RuleBinder(), RowsWhere(Keep.MATCHED), site.df, query=site.query)
+        operator.follow_stream(site)
+        return operator

@@ -90,7 +90,7 @@ class MatchesColumn:
         if self.column.startswith(PREFIX):
             msg = f"names that start with {PREFIX} are eddyline's own; choose another column"
             raise QueryError(msg, column=self.column)
-        if self.column.lower() in (each.lower() for each in df.columns):
+        if self.column.lower() in (column.lower() for column in df.columns):
             msg = (
                 f"the input has a column {self.column!r} already; choose another: matches('…') or "
                 f"column='…'"
@@ -105,8 +105,8 @@ class MatchesColumn:
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Add the column."""
-        found = add_matches(df, self._telling(work), STRUCT, observe())
-        kept = found if self.keep_unmatched else found.where(_IS_KEPT[Keep.MATCHED])
+        rows = add_matches(df, self._telling(work), STRUCT, observe())
+        kept = rows if self.keep_unmatched else rows.where(_IS_KEPT[Keep.MATCHED])
         return kept.withColumn(self.column, F.col(f"{STRUCT}.matches")).drop(STRUCT)
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles:
@@ -117,18 +117,18 @@ class MatchesColumn:
     def _telling(self, work: Work) -> Work:
         """Return the work that tells of rules what the column has."""
         if self.as_struct:
-            return replace(work, task=replace(work.task, told=about_rules(work.rules)))
+            return replace(work, task=replace(work.task, about=about_rules(work.rules)))
         return _by_place(work) if self.as_places else work
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame:
         """Add the column."""
         rows = statement.every(df) if self.keep_unmatched else statement.matched(df)
-        found = statement.counted(rows, observe(), is_all=self.keep_unmatched)
+        counted = statement.counted(rows, observe(), is_all=self.keep_unmatched)
         if self.as_struct:
-            told = statement.structs
+            values = statement.structs
         else:
-            told = statement.places if self.as_places else statement.names
-        return statement.bare(found.withColumn(self.column, as_told(told)))
+            values = statement.places if self.as_places else statement.names
+        return statement.bare(counted.withColumn(self.column, as_told(values)))
 
     def shape(self, df: DataFrame) -> DataFrame:
         """Return a DataFrame with the columns of the result, for analysis only."""
@@ -144,8 +144,8 @@ class RowsWhere:
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Keep them."""
-        found = add_matches(df, _by_place(work), STRUCT, observe())
-        return found.where(_IS_KEPT[self.keep]).drop(STRUCT)
+        rows = add_matches(df, _by_place(work), STRUCT, observe())
+        return rows.where(_IS_KEPT[self.keep]).drop(STRUCT)
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles:
         """Keep them, of files."""
@@ -182,7 +182,7 @@ class CountByRule:
 
 def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
     """Return what is told of rules, by their places; see ``ABOUT_RULE``."""
-    rules = ((each.name, Rule.of(each)) for each in sources)
+    rules = ((source.name, Rule.of(source)) for source in sources)
     about = [{"id": name, "title": rule.title, "level": rule.level} for name, rule in rules]
     kind = pa.struct([(name, pa.string()) for name in ("id", "title", "level")])
     return pa.array(about, kind)
@@ -190,7 +190,7 @@ def about_rules(sources: Iterable[RuleSource]) -> pa.StructArray:
 
 def _by_place(work: Work) -> Work:
     """Return the work with rules told by place, which skips their names."""
-    return replace(work, task=replace(work.task, told=None))
+    return replace(work, task=replace(work.task, about=None))
 
 
 _IS_KEPT = {
@@ -252,15 +252,15 @@ class Statement:
     def counts(self, df: DataFrame, observation: Any) -> DataFrame:
         """Return ``rule`` and ``count`` of a batch, as ``udf.with_counts`` does."""
         # A single row, so that it costs nothing to look at.
-        found = df.agg(*self._sums).observe(observation, *self._sums_seen)
-        counted = found.select(self._by_rule).where("count > 0")
+        sums = df.agg(*self._sums).observe(observation, *self._sums_seen)
+        counted = sums.select(self._by_rule).where("count > 0")
         return counted.select(as_told("rule").alias("rule"), as_told("count").alias("count"))
 
     # -- columns --------------------------------------------------------------------------------
 
     @cached_property
     def _some(self) -> Column:
-        return F.expr(" OR ".join(f"({each}\n)" for each in self.conditions))
+        return F.expr(" OR ".join(f"({condition}\n)" for condition in self.conditions))
 
     @cached_property
     def _marks(self) -> dict[str, Column]:
@@ -269,23 +269,31 @@ class Statement:
         What stands there twice is computed once, by a method of its own. Of the same operators in
         both halves, Spark would make one method of all.
         """
-        bits = [f"IF({each}\n, {_bit(at)}L, 0L)" for at, each in enumerate(self.conditions)]
+        bits = [
+            f"IF({condition}\n, {_bit(number)}L, 0L)"
+            for number, condition in enumerate(self.conditions)
+        ]
         mask = f"({' | '.join(bits)}) | ({' ^ '.join(reversed(bits))})"
         return {MASK: F.expr(mask), _PART: F.spark_partition_id()}
 
-    def _holds(self, at: int) -> Column:
+    def _holds(self, number: int) -> Column:
         """Return whether a rule is true for a row that may have its bits."""
-        return F.expr(f"{MASK} & {_bit(at)}L <> 0L" if self.is_long else self.conditions[at])
+        return F.expr(
+            f"{MASK} & {_bit(number)}L <> 0L" if self.is_long else self.conditions[number]
+        )
 
     @cached_property
     def _metrics(self) -> list[str]:
-        return [f"r{at}" for at in range(len(self.conditions))]
+        return [f"r{number}" for number in range(len(self.conditions))]
 
     @cached_property
     def _counts(self) -> list[Column]:
         return [
             F.count(F.lit(1)).alias(N_MATCHED),
-            *(F.count_if(self._holds(at)).alias(name) for at, name in enumerate(self._metrics)),
+            *(
+                F.count_if(self._holds(number)).alias(name)
+                for number, name in enumerate(self._metrics)
+            ),
         ]
 
     @cached_property
@@ -296,7 +304,7 @@ class Statement:
 
     @cached_property
     def _sums(self) -> list[Column]:
-        counts = (f"count_if({each}\n)" for each in self.conditions)
+        counts = (f"count_if({condition}\n)" for condition in self.conditions)
         named = (F.expr(text).alias(name) for text, name in zip(counts, self._metrics, strict=True))
         return [F.count(F.lit(1)).alias(N_ROWS), *named]
 
@@ -306,26 +314,26 @@ class Statement:
 
     @cached_property
     def _by_rule(self) -> Column:
-        told = (
+        counts = (
             F.struct(F.lit(rule.name).alias("rule"), F.col(name).alias("count"))
             for rule, name in zip(self.rules, self._metrics, strict=True)
         )
-        return F.inline(F.array(*told))
+        return F.inline(F.array(*counts))
 
     @cached_property
     def names(self) -> Column:
         """The names of the rules that are true."""
-        return self._told([F.lit(each.name) for each in self.rules])
+        return self._told([F.lit(rule.name) for rule in self.rules])
 
     @cached_property
     def places(self) -> Column:
         """Their places in the set."""
-        return self._told([F.lit(at) for at in range(len(self.rules))])
+        return self._told([F.lit(number) for number in range(len(self.rules))])
 
     @cached_property
     def structs(self) -> Column:
         """Id, title and level of each."""
-        rules = [(each.name, Rule.of(each)) for each in self.rules]
+        rules = [(rule.name, Rule.of(rule)) for rule in self.rules]
         return self._told(
             [
                 F.struct(
@@ -341,15 +349,15 @@ class Statement:
         # Spark has no code for array_compact, and would interpret all conditions inside.
         return F.concat(
             *(
-                F.when(self._holds(at), F.array(each)).otherwise(F.array())
-                for at, each in enumerate(values)
+                F.when(self._holds(number), F.array(value)).otherwise(F.array())
+                for number, value in enumerate(values)
             )
         )
 
 
-def as_told(made: Column | str) -> Column:
+def as_told(column: Column | str) -> Column:
     """Return what is never NULL as the type that tasks give, of which Spark does not know that."""
-    return F.nullif(made, F.lit(None))
+    return F.nullif(column, F.lit(None))
 
 
 def _bit(rule: int) -> int:
@@ -365,6 +373,6 @@ def observed_profile(
     program: Program, metrics: Mapping[str, Any], n_rows: int | None
 ) -> SharingProfile:
     """Return what a statement has observed; the rows of its job count where it counted none."""
-    matches = [int(metrics[f"r{at}"] or 0) for at in range(program.n_rules)]
+    matches = [int(metrics[f"r{number}"] or 0) for number in range(program.n_rules)]
     n_all, n_matched = metrics.get(N_ROWS, n_rows), metrics.get(N_MATCHED)
     return SharingProfile.stated(program, matches, n_all, n_matched)

@@ -161,17 +161,17 @@ class RuleSet:
         Raises:
             QueryError: two rules have one name.
         """
-        made = cls(**options)
+        rules = cls(**options)
         by_name: dict[str, RuleSource] = {}
         for source in sources:
             if by_name.setdefault(source.name, source) is not source:
                 msg = f"two rules are called {source.name!r}; names are unique in a set"
                 raise QueryError(msg, name=source.name)
-        made.store.put(by_name)
-        made.store.unread = tuple(skipped)
-        made.store.skips_new = False
-        made.correlated = CorrelationStore(correlations)
-        return made
+        rules.store.put(by_name)
+        rules.store.unread = tuple(skipped)
+        rules.store.skips_new = False
+        rules.correlated = CorrelationStore(correlations)
+        return rules
 
     # -- the rules -----------------------------------------------------------------------------
 
@@ -184,13 +184,13 @@ class RuleSet:
         Correlations that do not run are known once a query of the set was made.
         """
         shown = self._shown
-        found = self.store.skipped({}, ()) if shown is None else shown.skipped
-        return (*found, *self.correlated.unfit)
+        skipped = self.store.skipped({}, ()) if shown is None else shown.skipped
+        return (*skipped, *self.correlated.unfit)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The rules that run, in the order of the set."""
-        skipped = {each.name for each in self.skipped}
+        skipped = {rule.name for rule in self.skipped}
         return tuple(name for name in self.store.now()[1] if name not in skipped)
 
     @property
@@ -202,17 +202,17 @@ class RuleSet:
         """
         _, sources = self.store.now()
         facts: dict[str, Mapping[str, Any]] = {
-            name: {"text": each.text, **each.info} for name, each in sources.items()
+            name: {"text": source.text, **source.info} for name, source in sources.items()
         }
         shown = self._shown
         if shown is None:
             return facts
         lacking = {} if shown.missing is None else shown.missing.by_rule
         return {
-            name: {**each, **_fields_of(each["fields"], lacking.get(name, ()))}
-            if "fields" in each
-            else each
-            for name, each in facts.items()
+            name: {**info, **_fields_of(info["fields"], lacking.get(name, ()))}
+            if "fields" in info
+            else info
+            for name, info in facts.items()
         }
 
     @property
@@ -222,13 +222,15 @@ class RuleSet:
         A run finds their alerts where its stream has an event time; see ``start``.
         """
         sources = self.correlated.sources
-        return {each.name: {"text": each.text, **each.info} for each in sources}
+        return {source.name: {"text": source.text, **source.info} for source in sources}
 
     @property
     def functions(self) -> dict[str, FunctionPredicate]:
         """The Python functions that the rules call, by their names in the rules."""
         sources = self.store.now()[1].values()
-        return {name: each for source in sources for name, each in functions_of(source).items()}
+        return {
+            name: function for source in sources for name, function in functions_of(source).items()
+        }
 
     @property
     def text(self) -> str:
@@ -238,13 +240,13 @@ class RuleSet:
     @property
     def notes(self) -> tuple[str, ...]:
         """The correlations in words, the first of many."""
-        found = [
-            f"correlation {name}: {each.get('type')} {each.get('condition')} of "
-            f"{', '.join(each.get('rules') or ())} in {each.get('timespan')}"
-            for name, each in islice(self.correlations.items(), MAX_LINES)
+        lines = [
+            f"correlation {name}: {info.get('type')} {info.get('condition')} of "
+            f"{', '.join(info.get('rules') or ())} in {info.get('timespan')}"
+            for name, info in islice(self.correlations.items(), MAX_LINES)
         ]
         rest = len(self.correlations) - MAX_LINES
-        return (*found, *([f"{rest:,} more correlations"] if rest > 0 else []))
+        return (*lines, *([f"{rest:,} more correlations"] if rest > 0 else []))
 
     def add(
         self,
@@ -291,16 +293,16 @@ class RuleSet:
             QueryError: nothing is said, there is no rule of a name, or none has the tag.
             OptionError: an unknown level.
         """
-        if not names and all(each is None for each in facts.values()):
+        if not names and all(fact is None for fact in facts.values()):
             msg = "select takes names of rules, level=…, min_level=… or tag=…; got none of them"
             raise QueryError(msg, rules=self.name)
-        found, unread = self.store.chosen(names, facts)
-        with_rules = self.correlated.of(found)
-        made = type(self).of(
-            found.values(), unread, with_rules, **{**self._made_with(), "name": name}
+        chosen, unread = self.store.chosen(names, facts)
+        with_rules = self.correlated.of(chosen)
+        rules = type(self).of(
+            chosen.values(), unread, with_rules, **{**self._made_with(), "name": name}
         )
-        made.store.skips_new = self.store.skips_new
-        return made
+        rules.store.skips_new = self.store.skips_new
+        return rules
 
     def remove(self, *names: str, **facts: Unpack[Facts]) -> None:
         """Remove rules by their names, or by level or tag as ``select`` chooses them.
@@ -330,22 +332,24 @@ class RuleSet:
         if isinstance(name, RuleSet):
             self.store.replace_rules(name.store.now()[1], name.store.unread)
         else:
-            ((name, given),) = rules_by_name(name, rule).items()
-            self.store.replace(name, given)
+            ((name, source),) = rules_by_name(name, rule).items()
+            self.store.replace(name, source)
         self._changed_since(version)
 
     def _unfit(self, rules: Collection[RuleSource], skips: bool) -> list[SkippedRule]:
         """Return the rules that do not fit the stream of an active run."""
         if not rules:
             return []
-        running = [each for each in self._queries if each.is_running]
-        found = [self._binder.bind(each.source, rules, skips=skips) for each in running]
-        return [why for bound in found for why in bound.skipped]
+        running = [operator for operator in self._queries if operator.is_running]
+        bound_rules = [
+            self._binder.bind(operator.source, rules, skips=skips) for operator in running
+        ]
+        return [why for bound in bound_rules for why in bound.skipped]
 
     def _changed_since(self, version: int) -> None:
         """Warn, if the rules are others than before, that a plain streaming query keeps its own."""
         has_changed = self.store.now()[0] != version
-        if has_changed and any(each.may_run() for each in self._reports.streams):
+        if has_changed and any(stream.may_run() for stream in self._reports.streams):
             msg = (
                 f"the rules of {self.name!r} have changed, but a streaming query that was started "
                 f"with rules.matches(…) keeps those it was started with, as Spark lays its plan "
@@ -422,8 +426,8 @@ class RuleSet:
             (counts,) = self._applied(df, CountByRule())
             if not as_struct:
                 return counts
-            known = about_rules(self.store.now()[1].values()).to_pylist()
-            about = df.sparkSession.createDataFrame(known, "id string, title string, level string")
+            rows = about_rules(self.store.now()[1].values()).to_pylist()
+            about = df.sparkSession.createDataFrame(rows, "id string, title string, level string")
             joined = counts.join(F.broadcast(about), counts["rule"] == about["id"])
             return joined.select(F.struct("id", "title", "level").alias("rule"), "count")
 
@@ -443,7 +447,7 @@ class RuleSet:
                     lambda seen: operator.lay(df, Batch(), output=output, observation=seen),
                 )
 
-            return [laid(each) for each in outputs]
+            return [laid(output) for output in outputs]
 
     def _operator_over(self, df: DataFrame) -> RuleOperator:
         """Return the operator over inputs like this one, with the rules of now."""
@@ -473,11 +477,11 @@ class RuleSet:
         checked_text("time of events", time)
 
         def transform(df: DataFrame) -> DataFrame:
-            found = self.with_alerts(df, time)
-            if ALERTS not in found.columns:
+            rows = self.with_alerts(df, time)
+            if ALERTS not in rows.columns:
                 msg = f"{self.name}: no correlation runs over these events; see .skipped of the set"
                 raise QueryError(msg, rules=self.name)
-            return found.where(f"{ALERTS} IS NOT NULL").select(f"{ALERTS}.*")
+            return rows.where(f"{ALERTS} IS NOT NULL").select(f"{ALERTS}.*")
 
         return transform
 
@@ -516,17 +520,19 @@ class RuleSet:
         if not self.correlated.sources:
             return (step,)
         columns, is_timed = column_types(df), time is not None
-        found = self.correlated.bound(columns, has_time=is_timed, why_not=self._why_not(df))
+        correlations = self.correlated.bound(columns, has_time=is_timed, why_not=self._why_not(df))
         self._tell_unfit()
-        if not found or time is None:
+        if not correlations or time is None:
             return (step,)
-        return Correlating(found, columns, time, replace(step, output=f"rules of {input}")).steps()
+        return Correlating(
+            correlations, columns, time, replace(step, output=f"rules of {input}")
+        ).steps()
 
     def _why_not(self, df: DataFrame) -> Callable[[str], str | None]:
         """Return what says of a rule why it does not run over an input, or None."""
         sources = self.store.now()[1]
         bound = self._binder.bind(df, sources.values(), skips=True)
-        unfit = {each.name: each for each in (*self.store.skipped({}, ()), *bound.skipped)}
+        unfit = {rule.name: rule for rule in (*self.store.skipped({}, ()), *bound.skipped)}
 
         def why_not(name: str) -> str | None:
             if name in unfit:
@@ -555,19 +561,19 @@ class RuleSet:
         """Return the operator of a query's step with these rules."""
         output = MatchesColumn(step.column, step.keep_unmatched, as_struct=step.as_struct)
         output.check(site.df)
-        made = self.query_operator(site.df, output, site.query)
-        made.by_hand = RulesByHand(self, made, self._reports.note)
-        made.follow_stream(site)
-        return made
+        operator = self.query_operator(site.df, output, site.query)
+        operator.by_hand = RulesByHand(self, operator, self._reports.note)
+        operator.follow_stream(site)
+        return operator
 
     def query_operator(self, df: DataFrame, output: MatchesColumn, query: str) -> RuleOperator:
         """Return an operator whose decisions the set's journal has, too."""
-        made = RuleOperator(
+        operator = RuleOperator(
             self.store, self._binder, output, df, query=query, note=self._reports.note
         )
-        self._queries.add(made)
-        self._shown = made
-        return made
+        self._queries.add(operator)
+        self._shown = operator
+        return operator
 
     def start(
         self,
@@ -623,7 +629,7 @@ class RuleSet:
             engine = engine_of(stream, engine, time, lateness)
             name = self._run_name(engine.spark)
             before = engine.queries[name].steps if name in engine.queries else ()
-            is_again = any(isinstance(each, RuleStep) and each.rules is self for each in before)
+            is_again = any(isinstance(step, RuleStep) and step.rules is self for step in before)
             query = engine.rules(name, self, stream=stream, **shape, replace=is_again)
             return query.start(sink, **starting)
         if not checked_frame("the stream of rules", stream).isStreaming:
@@ -653,7 +659,7 @@ class RuleSet:
         """Return the name of the set, or a free one for a run of a set without one."""
         if self._is_named:
             return self.name
-        taken = {each.name for each in spark.streams.active}
+        taken = {query.name for query in spark.streams.active}
         numbered = (f"{DEFAULT_NAME}_{number}" for number in itertools.count(2))
         return next(name for name in itertools.chain([DEFAULT_NAME], numbered) if name not in taken)
 
@@ -725,10 +731,10 @@ class RuleSet:
     def __reduce__(self) -> tuple[Any, ...]:
         # The rules travel, and what was learned of them stays: it belongs to jobs of this process.
         _, sources = self.store.now()
-        known = tuple(sources.values()), self.store.unread, self.correlated.sources
-        made = type(self), known, self._made_with()
+        contents = tuple(sources.values()), self.store.unread, self.correlated.sources
+        recipe = type(self), contents, self._made_with()
         # A decorated function is not what its module has by its name: it travels by value.
-        return _again, (cloudpickle.dumps(made),)  # type: ignore[no-untyped-call]
+        return _again, (cloudpickle.dumps(recipe),)  # type: ignore[no-untyped-call]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -738,14 +744,14 @@ class RuleSet:
 
 
 def _fields_of(fields: Collection[str], missing: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    found = tuple(each for each in fields if each not in missing)
-    return {"fields_found": found, "fields_missing": missing}
+    present = tuple(field for field in fields if field not in missing)
+    return {"fields_found": present, "fields_missing": missing}
 
 
 def _again(packed: bytes) -> RuleSet:
-    cls, known, options = cloudpickle.loads(packed)
-    made: RuleSet = cls.of(*known, **options)
-    return made
+    cls, contents, options = cloudpickle.loads(packed)
+    rules: RuleSet = cls.of(*contents, **options)
+    return rules
 
 
 # -- rules over a stream that an engine knows by its name ------------------------------------------
@@ -775,11 +781,13 @@ def engine_of(
     if not hasattr(engine, "queries"):
         msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
         raise OptionError(msg, stream=stream)
-    given = {"time": time, "lateness": lateness}
-    if said := ", ".join(f"{name}={each!r}" for name, each in given.items() if each is not None):
+    arguments = {"time": time, "lateness": lateness}
+    if listed := ", ".join(
+        f"{name}={value!r}" for name, value in arguments.items() if value is not None
+    ):
         msg = (
             f"stream {stream!r} has the time and lateness that engine.stream gave it; leave out "
-            f"{said}"
+            f"{listed}"
         )
         raise OptionError(msg, stream=stream)
     return engine
@@ -817,15 +825,15 @@ class RulesByHand:
     def found(self, part: str, most: int) -> RuleList:
         """Return the first rules whose names have a part; see ``ChangeableRules``."""
         _, sources = self._store.now()
-        skipped = {each.name: each for each in self._operator.skipped}
+        skipped = {rule.name: rule for rule in self._operator.skipped}
         names = [*sources, *(name for name in skipped if name not in sources)]
-        found = [name for name in names if part.casefold() in name.casefold()]
+        matching = [name for name in names if part.casefold() in name.casefold()]
         follower = self._store.follower
-        after = {name: each for name, each in sources.items() if name not in skipped}
+        after = {name: source for name, source in sources.items() if name not in skipped}
         return RuleList(
             name=self._rules.name,
-            rules=self._shown(found[:most]),
-            n_found=len(found),
+            rules=self._shown(matching[:most]),
+            n_found=len(matching),
             n_all=len(names),
             follows="" if follower is None else follower.place,
             notes=to_come(self._operator.compiled.running, after),
@@ -833,17 +841,17 @@ class RulesByHand:
 
     def rule(self, name: str) -> RuleShown:
         """Return one rule; see ``ChangeableRules``."""
-        found = self._shown([name])
-        if not found:
+        shown = self._shown([name])
+        if not shown:
             raise QueryError(unknown("rule", name, list(self._store.now()[1])), name=name)
-        return found[0]
+        return shown[0]
 
     def _shown(self, names: Iterable[str]) -> tuple[RuleShown, ...]:
         """Return rules of some names, without those that there are not."""
         wanted = dict.fromkeys(names)
         _, sources = self._store.now()
-        skipped = {each.name: each for each in self._operator.skipped}
-        counts = {each.name: each for each in self._operator.counts() if each.name in wanted}
+        skipped = {rule.name: rule for rule in self._operator.skipped}
+        counts = {count.name: count for count in self._operator.counts() if count.name in wanted}
         met = self._operator.compiled.sources
 
         def shown(name: str) -> RuleShown:
@@ -929,7 +937,7 @@ def _check_calls_no_java(change: RuleChange) -> None:
         tree = parse_condition(change.text, f"rule {change.name!r}")
     except QueryError:
         return  # whoever reads the whole rule says better what is wrong
-    called = next((name for each in tree.walk() if (name := as_name(each)) in JAVA_CALLS), None)
+    called = next((name for node in tree.walk() if (name := as_name(node)) in JAVA_CALLS), None)
     if called is not None:
         msg = (
             f"rule {change.name!r} calls {called}, which can run any method of Java: such a rule "

@@ -98,7 +98,7 @@ class RuleTask:
     """The micro-batch, or -1 where only the task knows it."""
     name: str
     """Name of the set; part of the seed of every sample."""
-    told: pa.StructArray | Literal["names"] | None = "names"
+    about: pa.StructArray | Literal["names"] | None = "names"
     """What is told of a match: the name of its rule, what an array has at the rule's place in the
     set, or that place (None)."""
 
@@ -116,8 +116,8 @@ class RuleTask:
         Raises:
             PredicateError: a function of a rule raised.
         """
-        for columns, found, report in self._evaluated(batches):
-            yield columns, pa.concat_arrays([_lists(each) for each in found]), report
+        for columns, all_matches, report in self._evaluated(batches):
+            yield columns, pa.concat_arrays([_lists(matches) for matches in all_matches]), report
 
     def count(self, batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
         """Return, once for all rows, how many each rule is true for, and what was observed.
@@ -137,7 +137,7 @@ class RuleTask:
     @property
     def described(self) -> pa.Array | None:
         """What is told of rules by their places, in a worker; None: the places."""
-        return self.names if isinstance(self.told, str) else self.told
+        return self.names if isinstance(self.about, str) else self.about
 
     def _evaluated(
         self, batches: Iterator[tuple[pa.Array, ...]]
@@ -170,7 +170,7 @@ class RuleTask:
         for columns, is_last in with_last(gathered(batches, least_rows, GATHERED_BYTES)):
             n_rows = len(columns[0])
             kept.warm_up(columns[: len(kept.program.columns)])
-            found: list[Matches] = []
+            all_matches: list[Matches] = []
             first = FIRST_ROWS if choice.wants_first_rows else 0
             for low, high in _pieces(columns, first, _pairs_per_row(choice.sharing, profile)):
                 matcher.follow(choice.sharing)
@@ -182,14 +182,14 @@ class RuleTask:
                     sample=sample,
                     asked_sample=choice.asked_sample(sample),
                 )
-                found.append(matches)
+                all_matches.append(matches)
                 decisions.add(choice.step(seen, batch_id))
                 profile = profile.merge(seen)
             first_row += n_rows
             report = None
             if is_last:
                 report = decisions.report(choice.component, partition, attempt, profile)
-            yield columns, found, report
+            yield columns, all_matches, report
 
     def _keep(self) -> _Worker:
         def make() -> _Worker:
@@ -296,8 +296,8 @@ def with_descriptions(lists: pa.ListArray, described: pa.Array | None) -> pa.Lis
         return lists
     if len(lists.values) * described.nbytes > MAX_NAMES_BYTES:
         is_struct = pa.types.is_struct(described.type)
-        for each in described.flatten() if is_struct else [described]:
-            n_bytes = pc.sum(pc.binary_length(each).take(lists.values)).as_py() or 0
+        for array in described.flatten() if is_struct else [described]:
+            n_bytes = pc.sum(pc.binary_length(array).take(lists.values)).as_py() or 0
             if n_bytes > MAX_NAMES_BYTES:
                 what = "ids, titles or levels" if is_struct else "names"
                 raise _exceeding(what, len(lists.values), len(lists), n_bytes)

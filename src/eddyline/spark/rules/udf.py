@@ -90,8 +90,8 @@ def add_matches(df: "DataFrame", work: Work, column: str, observation: Any) -> "
 
 def _matches_of(task: RuleTask, name: str) -> StructField:
     """Return the field of the matches of a row."""
-    places_or_names = IntegerType() if task.told is None else StringType()
-    element = ABOUT_RULE if isinstance(task.told, pa.StructArray) else places_or_names
+    places_or_names = IntegerType() if task.about is None else StringType()
+    element = ABOUT_RULE if isinstance(task.about, pa.StructArray) else places_or_names
     return StructField(name, ArrayType(element, containsNull=False))
 
 
@@ -107,8 +107,14 @@ def read_matches(
         observation: as of ``add_matches``.
         column: is added, with the rules of each row; None: there is no such column.
     """
-    told = work.task.told
-    kind = pa.int32() if told is None else pa.string() if isinstance(told, str) else told.type
+    described = work.task.about
+    kind = (
+        pa.int32()
+        if described is None
+        else pa.string()
+        if isinstance(described, str)
+        else described.type
+    )
     files = FileRules(
         **scan.reading(tuple(map(column_of_text(scan).__getitem__, work.columns))),
         added=() if column is None else (pa.field(column, pa.list_(kind)),),
@@ -121,7 +127,7 @@ def read_matches(
 
 def column_of_text(scan: "PlainScan") -> dict[str, str]:
     """Map the text of each column, plain or in backticks, to its name; see ``operand``."""
-    names = [each.name for each in scan.columns]
+    names = [column.name for column in scan.columns]
     return {quoted(name): name for name in names} | {name: name for name in names}
 
 
@@ -145,7 +151,7 @@ def with_counts(df: "DataFrame", work: Work, observation: Any) -> "DataFrame":
         return task.count(tuple(batch.columns) for batch in batches)
 
     task = work.task
-    handed = [each.alias(f"c{at}") for at, each in enumerate(_handed(df, work))]
+    handed = [column.alias(f"c{number}") for number, column in enumerate(_handed(df, work))]
     return _summed(df.select(*handed).mapInArrow(evaluate, COUNTS), observation)
 
 

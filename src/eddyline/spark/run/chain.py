@@ -87,7 +87,7 @@ class Chain:
         self.identity = identity
         self._accepts = {hash_of(identity), *accepts}
         self._empty_until = empty_until
-        self._stateful = tuple(each for each in operators if isinstance(each, Stateful))
+        self._stateful = tuple(operator for operator in operators if isinstance(operator, Stateful))
         self._n_ahead = 0
         """The operators that Spark computes where it reads the stream."""
         self._covered: set[Operator] = set()
@@ -95,16 +95,16 @@ class Chain:
         self._folder: ManifestFolder | None = None
         if self._stateful:
             self._folder = folder()
-            for each in self._stateful:
-                each.attach(self._folder.place(each.name))
+            for operator in self._stateful:
+                operator.attach(self._folder.place(operator.name))
             self._start(self._folder)
 
     def _start(self, folder: ManifestFolder) -> None:
         """Let the operators know the newest state, for people to see before the first batch."""
         latest = folder.latest()
         if latest is not None:
-            for each in self._stateful:
-                each.open(self._part(latest, each.name), None, Batch(latest.batch_id + 1))
+            for operator in self._stateful:
+                operator.open(self._part(latest, operator.name), None, Batch(latest.batch_id + 1))
 
     def _part(self, manifest: Manifest | None, name: str) -> StatePart | None:
         """Return the state of an operator; None before the first batch.
@@ -147,10 +147,10 @@ class Chain:
         A batch that Spark hands to a function is behind a wall: what is laid over it is analysed
         and planned for each batch, and no optimizer looks through.
         """
-        plain = [*takewhile(lambda each: each.is_plain, self.operators)]
+        plain = [*takewhile(lambda operator: operator.is_plain, self.operators)]
         self._n_ahead = len(plain)
-        for each in plain:
-            stream = each.shape(stream)
+        for operator in plain:
+            stream = operator.shape(stream)
         return stream
 
     @property
@@ -167,8 +167,10 @@ class Chain:
         if self._folder is None:
             return
         before, again = self._folder.before(batch.id, self._empty_until)
-        for each in self._stateful:
-            each.open(self._part(before, each.name), self._part(again, each.name), batch)
+        for operator in self._stateful:
+            operator.open(
+                self._part(before, operator.name), self._part(again, operator.name), batch
+            )
 
     def lay(
         self, rows: DataFrame, batch: Batch, observed: DataFrame | None = None
@@ -185,36 +187,39 @@ class Chain:
 
     def _laid(self, df: DataFrame, batch: Batch, look_at: DataFrame | None) -> tuple[Laid, Awaited]:
         """Lay the operators; they are prepared for the batch if there are rows to look at."""
-        awaited: Awaited = {each.name: () for each in self.operators[: self._n_ahead]}
+        awaited: Awaited = {operator.name: () for operator in self.operators[: self._n_ahead]}
         is_prepared, results = look_at is not None, Laid(df)
         self._covered = set()
         asked: list[Covering] = []
-        for at, each in enumerate(self.operators[self._n_ahead :], self._n_ahead + 1):
-            if (by := each.covered_by) is not None:
+        for place, operator in enumerate(self.operators[self._n_ahead :], self._n_ahead + 1):
+            if (by := operator.covered_by) is not None:
                 if is_prepared and by not in asked:
                     by.plan_coverage(df, batch)
                     asked.append(by)
                 if by.is_covering:
-                    self._covered.add(each)
-                    awaited[each.name] = ()
+                    self._covered.add(operator)
+                    awaited[operator.name] = ()
                     continue
             if results.table is not None or results.tasks is not None:
-                laid = _after_step(each.arrow_step, results)
+                laid = _after_step(operator.arrow_step, results)
             else:
-                own = batch
+                its_batch = batch
                 if batch.takes_arrow and any(
-                    other.arrow_step is None for other in self.operators[at:]
+                    other.arrow_step is None for other in self.operators[place:]
                 ):
-                    own = replace(batch, takes_arrow=False, takes_tasks=False)
+                    its_batch = replace(batch, takes_arrow=False, takes_tasks=False)
                 if is_prepared:
-                    each.prepare(df if look_at is None or each.runs_ahead else look_at, own)
-                laid = each.lay(df, own)
-            df, look_at, awaited[each.name] = laid.df, laid.look_at, laid.pending
+                    operator.prepare(
+                        df if look_at is None or operator.runs_ahead else look_at, its_batch
+                    )
+                laid = operator.lay(df, its_batch)
+            df, look_at, awaited[operator.name] = laid.df, laid.look_at, laid.pending
             results = replace(
                 laid,
                 pending=(),
-                counted=results.counted if each.is_plain else laid.counted,
-                is_local=laid.is_local or (results.is_local and (each.is_plain or each.keeps_few)),
+                counted=results.counted if operator.is_plain else laid.counted,
+                is_local=laid.is_local
+                or (results.is_local and (operator.is_plain or operator.keeps_few)),
             )
         return results, awaited
 
@@ -224,8 +229,10 @@ class Chain:
         deadline = time.monotonic() + timeout_s
         seen: Seen = {}
         for name, pending in awaited.items():
-            found = (each.observed(max(0.0, deadline - time.monotonic())) for each in pending)
-            seen[name] = [each for each in found if each is not None]
+            answers = (
+                waiting.observed(max(0.0, deadline - time.monotonic())) for waiting in pending
+            )
+            seen[name] = [answer for answer in answers if answer is not None]
         return seen
 
     def whole(self, df: DataFrame, batch: Batch, seen: Seen) -> Seen:
@@ -236,7 +243,11 @@ class Chain:
         Raises:
             StateError: Spark does not tell.
         """
-        lacking = [each.name for each in self._stateful if not each.is_whole(seen[each.name])]
+        lacking = [
+            operator.name
+            for operator in self._stateful
+            if not operator.is_whole(seen[operator.name])
+        ]
         if not lacking:
             return seen
         # Not prepared anew: a rule set that changed would make the state of other results.
@@ -247,8 +258,8 @@ class Chain:
         self.collect({name: awaited[name] for name in lacking}, WHOLE_WAIT_S)
         # What an operator that ran ahead read is not read again: that was told before.
         again = self.collect(awaited, 0.0)
-        seen = {name: again[name] or found for name, found in seen.items()}
-        if not all(each.is_whole(seen[each.name]) for each in self._stateful):
+        seen = {name: again[name] or observed for name, observed in seen.items()}
+        if not all(operator.is_whole(seen[operator.name]) for operator in self._stateful):
             msg = (
                 f"batch {batch.id}: Spark did not tell what its job observed within "
                 f"{WHOLE_WAIT_S:.0f} s; start the query again: the batch runs again, nothing is "
@@ -264,7 +275,10 @@ class Chain:
             StateError: it cannot be written; the batch runs again.
         """
         if self._folder is not None:
-            parts = {each.name: each.close(seen[each.name], batch) for each in self._stateful}
+            parts = {
+                operator.name: operator.close(seen[operator.name], batch)
+                for operator in self._stateful
+            }
             self._folder.commit(batch.id, self.identity, parts)
 
     def learn(self, seen: Seen, batch: Batch) -> list[JournalEntry]:
@@ -277,23 +291,25 @@ class Chain:
             name: choice.plan for name, choice in targets.items() if not choice.why_unlogged
         }
         n_rows, entries = batch.n_rows or 0, []
-        for at, each in enumerate(self.operators):
-            if each not in self._covered:
-                entries += each.learn(seen[each.name], batch)
-            if at >= self._n_ahead and not each.passes_all:
+        for number, operator in enumerate(self.operators):
+            if operator not in self._covered:
+                entries += operator.learn(seen[operator.name], batch)
+            if number >= self._n_ahead and not operator.passes_all:
                 batch = replace(batch, n_rows=None)
         return entries + self.log.step(targets, ran_under, n_rows, batch.id)
 
     def take_entries(self) -> list[JournalEntry]:
         """Return the decisions that were taken outside of ``learn`` since the last call."""
-        return [entry for each in self.operators for entry in each.take_entries()]
+        return [entry for operator in self.operators for entry in operator.take_entries()]
 
     # -- what a person pins ---------------------------------------------------------------------
 
     @property
     def choices(self) -> dict[str, Choice]:
         """The choices of all operators, by component."""
-        return {choice.component: choice for each in self.operators for choice in each.choices}
+        return {
+            choice.component: choice for operator in self.operators for choice in operator.choices
+        }
 
     def chosen(self, name: str | None = None) -> dict[str, Choice]:
         """Return the choices that a person means, by component.
@@ -304,23 +320,23 @@ class Chain:
         Raises:
             PlanError: there is none of that name, or none at all.
         """
-        known = self.choices
-        if not known:
+        choices = self.choices
+        if not choices:
             msg = "the query has no plan to pin: none of its operators has a choice"
             raise PlanError(msg)
         of_operator = {
             choice.component
-            for each in self.operators
-            for choice in each.choices
-            if each.name == name
+            for operator in self.operators
+            for choice in operator.choices
+            if operator.name == name
         }
         meant = {
             component: choice
-            for component, choice in known.items()
+            for component, choice in choices.items()
             if name in (None, component) or component in of_operator
         }
         if not meant:
-            raise PlanError(unknown("component", str(name), list(known)), component=name)
+            raise PlanError(unknown("component", str(name), list(choices)), component=name)
         return meant
 
     # -- what people see ------------------------------------------------------------------------
@@ -331,18 +347,20 @@ class Chain:
 
     def records(self) -> tuple[Record, ...]:
         """Return the state of each part of each operator after a batch."""
-        return tuple(record for each in self.operators for record in each.records())
+        return tuple(record for operator in self.operators for record in operator.records())
 
     def describe(self, history: History) -> list[Section]:
         """Return for people what the operators do, and why."""
-        found = [section for each in self.operators for section in each.describe(history)]
-        return [*found, *words.log_sections(self.log.views(self.choices))]
+        sections = [
+            section for operator in self.operators for section in operator.describe(history)
+        ]
+        return [*sections, *words.log_sections(self.log.views(self.choices))]
 
     # -- saving ---------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """Return the learned state, by operator."""
-        states = {each.name: each.snapshot() for each in self.operators}
+        states = {operator.name: operator.snapshot() for operator in self.operators}
         states[LOGGED] = self.log.snapshot() or None
         states[WATCHED] = self.watch.snapshot()
         return {name: state for name, state in states.items() if state is not None}
@@ -353,9 +371,9 @@ class Chain:
         Raises:
             StateError: it is damaged, or of something else.
         """
-        for each in self.operators:
-            if each.name in state:
-                each.restore(state[each.name])
+        for operator in self.operators:
+            if operator.name in state:
+                operator.restore(state[operator.name])
         if LOGGED in state:
             self.log.restore(state[LOGGED], self.choices)
         if WATCHED in state:
@@ -392,7 +410,7 @@ class Steering:
 
     def plan(self) -> dict[str, Any]:
         """Return the plans in force that could be others, by component."""
-        return {name: each.plan for name, each in self._chain().chosen().items()}
+        return {name: choice.plan for name, choice in self._chain().chosen().items()}
 
     def plans_in_words(self) -> dict[str, Any]:
         """Return the same plans as people are told of them."""
@@ -409,7 +427,7 @@ class Steering:
     def adapt(self, component: str | None) -> None:
         """Let plans adapt again; see ``RunFace.adapt``."""
         targets = self._chain().chosen(component)
-        able = {name: each for name, each in targets.items() if each.is_adaptive}
+        able = {name: choice for name, choice in targets.items() if choice.is_adaptive}
         if not able:
             msg = (
                 f"{', '.join(targets)} cannot adapt: adaptation is switched off; start the query "
@@ -422,62 +440,76 @@ class Steering:
     def properties(self) -> list[Property]:
         """Return the options that a person may change."""
         return [
-            Property(each.name, name, each.option(name), ADJUSTABLE[name])
-            for each in self._chain().operators
-            for name in each.adjustable
+            Property(operator.name, name, operator.option(name), ADJUSTABLE[name])
+            for operator in self._chain().operators
+            for name in operator.adjustable
         ]
 
     def adjust(self, component: str | None, values: Mapping[str, float]) -> None:
         """Give options other values; see ``RunFace.adjust``."""
-        able = [each for each in self._chain().operators if each.adjustable]
+        able = [operator for operator in self._chain().operators if operator.adjustable]
         if not able:
             raise OptionError("the query has no option that can be changed while it runs")
         if component is not None:
-            known = [each.name for each in able]
-            able = [each for each in able if each.name == component]
+            operator_names = [operator.name for operator in able]
+            able = [operator for operator in able if operator.name == component]
             if not able:
-                msg = unknown("operator with options to change", component, known)
+                msg = unknown("operator with options to change", component, operator_names)
                 raise OptionError(msg, component=component)
-        names = dict.fromkeys(name for each in able for name in each.adjustable)
+        names = dict.fromkeys(name for operator in able for name in operator.adjustable)
         check_names("option that can be changed", values, [*names])
         asked = {
-            each: {name: values[name] for name in each.adjustable if name in values}
-            for each in able
-            if values.keys() & {*each.adjustable}
+            operator: {name: values[name] for name in operator.adjustable if name in values}
+            for operator in able
+            if values.keys() & {*operator.adjustable}
         }
         entries = []
         with self.deciding:
-            before = {each: each.options for each in asked}
-            was = {each: {name: each.option(name) for name in own} for each, own in asked.items()}
+            before = {operator: operator.options for operator in asked}
+            was = {
+                operator: {name: operator.option(name) for name in its_values}
+                for operator, its_values in asked.items()
+            }
             try:
-                for each, own in asked.items():
-                    each.adjust(each.with_options(own))
+                for operator, its_values in asked.items():
+                    operator.adjust(operator.with_options(its_values))
             except OptionError:  # of one that is not possible nothing is changed
-                for each in asked:
-                    each.adjust(before[each])
+                for operator in asked:
+                    operator.adjust(before[operator])
                 raise
-            for each, own in asked.items():
+            for operator, its_values in asked.items():
                 entries.append(
-                    JournalEntry(self._last_batch(), each.name, "adjust", was[each], own, BY_PERSON)
+                    JournalEntry(
+                        self._last_batch(),
+                        operator.name,
+                        "adjust",
+                        was[operator],
+                        its_values,
+                        BY_PERSON,
+                    )
                 )
-                self._adjusted |= {(each.name, name): str(value) for name, value in own.items()}
+                self._adjusted |= {
+                    (operator.name, name): str(value) for name, value in its_values.items()
+                }
             self._note(entries)
 
-    def settings(self, given: Mapping[str, str]) -> dict[str, str]:
+    def settings(self, options: Mapping[str, str]) -> dict[str, str]:
         """Return the options of a query as texts, with the values that a person has changed."""
-        found = dict(given)
+        texts = dict(options)
         for (operator, name), value in self._adjusted.items():
-            own = f"{name} of {operator}"
-            found[own if own in found or name not in found else name] = value
-        return found
+            full_name = f"{name} of {operator}"
+            texts[full_name if full_name in texts or name not in texts else name] = value
+        return texts
 
     def rules(self) -> ChangeableRules | None:
         """Return the rules that a person may change.
 
         None of a query without rules, and of one with several sets.
         """
-        found = [each.by_hand for each in self._chain().operators if each.by_hand is not None]
-        return found[0] if len(found) == 1 else None
+        changeable = [
+            operator.by_hand for operator in self._chain().operators if operator.by_hand is not None
+        ]
+        return changeable[0] if len(changeable) == 1 else None
 
     def change_rules(self, change: RuleChange) -> None:
         """Change the rules from the next micro-batch on; see ``ChangeableRules.change``.
@@ -535,7 +567,7 @@ def _plans(plan: Any, targets: Mapping[str, Choice], component: str | None) -> d
         PlanError: it is of no component of the query, or it is not told of which.
     """
     if plan is None:
-        return {name: each.plan for name, each in targets.items()}
+        return {name: choice.plan for name, choice in targets.items()}
     if isinstance(plan, Mapping) and not (len(targets) == 1 and component in targets):
         for name in plan:
             if name not in targets:

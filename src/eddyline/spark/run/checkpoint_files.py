@@ -49,11 +49,11 @@ class CheckpointFiles:
         self._query = query
         self._locks: list[FolderLock] = []
         self.is_temporary = folder is None
-        given = None if folder is None else folder_of("checkpoint", folder)
-        if given is not None and given.exists() and not given.is_dir():
-            msg = f"the checkpoint {given} is a file; give a folder"
-            raise StateError(msg, path=str(given))
-        self.folder = given or Path(temporary_folder())
+        path = None if folder is None else folder_of("checkpoint", folder)
+        if path is not None and path.exists() and not path.is_dir():
+            msg = f"the checkpoint {path} is a file; give a folder"
+            raise StateError(msg, path=str(path))
+        self.folder = path or Path(temporary_folder())
         self.spark = self.folder / SPARK
         """Spark's own checkpoint."""
         self.own = self.folder / OWN
@@ -87,13 +87,13 @@ class CheckpointFiles:
 
     def held_by(self, has_ended: Callable[[], bool]) -> None:
         """Set how a later run of this process learns that this run has ended."""
-        for each in self._locks:
-            each.has_ended = has_ended
+        for lock in self._locks:
+            lock.has_ended = has_ended
 
     def release(self) -> None:
         """Release the locks."""
-        for each in self._locks:
-            each.release()
+        for lock in self._locks:
+            lock.release()
 
     @property
     def has_started(self) -> bool:
@@ -120,10 +120,10 @@ class CheckpointFiles:
             StateError: it cannot be removed.
         """
         for folder in (self.spark / "offsets", self.spark / "commits"):
-            left = list(folder.glob("*"))
-            if all(each.name.startswith(".") and ".tmp" in each.suffixes for each in left):
-                for each in left:
-                    _remove(each)
+            leftovers = list(folder.glob("*"))
+            if all(file.name.startswith(".") and ".tmp" in file.suffixes for file in leftovers):
+                for file in leftovers:
+                    _remove(file)
 
     def check_is_reached(self, name: str, master: str, kept: str = "windows or groups") -> None:
         """Check that the workers of a cluster reach what a run keeps in the folder.

@@ -44,7 +44,7 @@ class LiveRun:
         """Return what the run failed with, or None."""
         with contextlib.suppress(Exception):
             error = self.run.exception()
-            return None if error is None else Failure.of(error)
+            return None if error is None else Failure.from_error(error)
         return None
 
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
@@ -59,8 +59,8 @@ class LiveRun:
         """Return in what time each part of the newest batches was done (s), as Spark has it."""
         with contextlib.suppress(Exception):
             # Of many batches at first, then of the newest.
-            told = [self.run.lastProgress] if self._phases else self.run.recentProgress
-            for progress in filter(None, told):
+            progresses = [self.run.lastProgress] if self._phases else self.run.recentProgress
+            for progress in filter(None, progresses):
                 self._phases[int(progress["batchId"])] = {
                     name: ms / 1e3 for name, ms in progress["durationMs"].items()
                 }
@@ -124,7 +124,7 @@ def runs_of(groups: Callable[[], Iterable[RunGroup]]) -> LiveRuns:
     """
     return LiveRuns(
         lambda: [
-            *(each for each in started_runs() if isinstance(each.outlet, SinkOutlet)),
+            *(run for run in started_runs() if isinstance(run.outlet, SinkOutlet)),
             *(run for group in groups() for run in group.runs),
         ]
     )
@@ -137,14 +137,14 @@ class LiveRuns:
         found: returns the runs that there are now.
     """
 
-    def __init__(self, found: Callable[[], Iterable[RunFace]]) -> None:
-        self._found = found
+    def __init__(self, find_runs: Callable[[], Iterable[RunFace]]) -> None:
+        self._found = find_runs
         self._known: dict[str, LiveRun] = {}
 
     def runs(self) -> Sequence[LiveRun]:
         """Return the runs, one for each name: that which started last."""
-        for run in {each.name: each for each in self._found()}.values():
-            known = self._known.get(run.name)
-            if known is None or known.run is not run:
+        for run in {run.name: run for run in self._found()}.values():
+            live_run = self._known.get(run.name)
+            if live_run is None or live_run.run is not run:
                 self._known[run.name] = LiveRun(run)
         return list(self._known.values())

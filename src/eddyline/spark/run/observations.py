@@ -157,7 +157,7 @@ class JobReports:
         laid = lay(observation)
         self.note(operator.take_entries())
         with self._lock:
-            new = [(operator, each) for each in laid.pending]
+            new = [(operator, pending) for pending in laid.pending]
             self._waiting = [*self._waiting, *new][-MAX_PENDING:]
         return laid.df
 
@@ -165,15 +165,15 @@ class JobReports:
         """Let operators learn from the jobs that have run, or do within so many seconds."""
         with self._lock:  # what one thread has taken, no other learns again
             taken, self._waiting = self._waiting, []
-        deadline, left = time.monotonic() + timeout_s, []
+        deadline, waiting = time.monotonic() + timeout_s, []
         for operator, pending in taken:
             observed = pending.observed(max(0.0, deadline - time.monotonic()))
             if observed is None:
-                left.append((operator, pending))
+                waiting.append((operator, pending))
             else:
                 self.note(operator.learn([observed], Batch()))
         with self._lock:
-            self._waiting = [*left, *self._waiting][-MAX_PENDING:]
+            self._waiting = [*waiting, *self._waiting][-MAX_PENDING:]
 
     def forget(self) -> None:
         """Wait no longer for jobs that were laid so far."""
@@ -227,4 +227,7 @@ class StreamReports:
             progress = [query.lastProgress for query in active]
         except Exception:  # noqa: BLE001 - the session was stopped, and its queries with it
             return False
-        return any(each is None or self.name in (each.observedMetrics or {}) for each in progress)
+        return any(
+            query_progress is None or self.name in (query_progress.observedMetrics or {})
+            for query_progress in progress
+        )

@@ -205,7 +205,7 @@ class Run(RunFace):
         self.checkpoint = self._files.folder
         self.state = job.state or str(self._files.own / STATE)
         """Folder of durable state, whether there is some or not."""
-        own = self._files.own
+        own_folder = self._files.own
         self._resumed = self._files.resumed(job.identity, changed)
         if self._resumed.resets:
             self._reset()
@@ -218,7 +218,7 @@ class Run(RunFace):
             last_batch=lambda: self._last_batch,
         )
         accepts = self._resumed.file.before
-        self._snapshot = SnapshotFile(own / LEARNED, job.identity.mark, accepts)
+        self._snapshot = SnapshotFile(own_folder / LEARNED, job.identity.mark, accepts)
         self._counting, self._ending = threading.Lock(), threading.Lock()
         self._stopped_by: dict[str, Any] | None = None
         """Who stopped the run or why, until the journal has it."""
@@ -228,7 +228,7 @@ class Run(RunFace):
         self._error: BaseException | None = None
         self._restore()
         self._note_changes()
-        write_query(own, self._resumed.file)
+        write_query(own_folder, self._resumed.file)
         self.steering.apply()
         warn_without_lateness(self.chain.operators, self.source)
         warn_of_unbounded_state(self.name, self.chain.operators)
@@ -245,7 +245,7 @@ class Run(RunFace):
         Raises:
             StateError: the durable state is of another query, or cannot be read.
         """
-        made = Chain(
+        chain = Chain(
             self.job.operators(self.checkpoint),
             self._state_folder,
             self.job.identity.mark,
@@ -254,15 +254,15 @@ class Run(RunFace):
             recalls=self.job.recalls,
             watched=self.job.watched,
         )
-        if made.has_state and not self._files.has_started:
+        if chain.has_state and not self._files.has_started:
             msg = (
                 f"{self.state} holds the state of another run of this query; give that run's "
                 f"checkpoint to go on from it, or another folder"
             )
             raise StateError(msg, folder=self.state)
         if not self._files.has_started:
-            made.forget_attempts()
-        return made
+            chain.forget_attempts()
+        return chain
 
     def _reset(self) -> None:
         """Remove the state of the earlier query; Spark keeps the offsets."""
@@ -272,13 +272,13 @@ class Run(RunFace):
 
     def _note_changes(self) -> None:
         """Note what has changed since the checkpoint began, and warn of changed functions."""
-        found, what = self._resumed, {}
-        if found.changes:
-            what["changes"] = found.changes
-        if found.functions:
-            what["functions"] = ", ".join(found.functions)
-        if found.functions and not found.resets:
-            named = " and ".join(map(repr, found.functions))
+        resumed, what = self._resumed, {}
+        if resumed.changes:
+            what["changes"] = resumed.changes
+        if resumed.functions:
+            what["functions"] = ", ".join(resumed.functions)
+        if resumed.functions and not resumed.resets:
+            named = " and ".join(map(repr, resumed.functions))
             warnings.warn(
                 f"query {self.name!r}: the code of {named} has changed; the earlier code answered "
                 f"the rows up to batch {self._files.last_done}. To answer them again, give another "
@@ -287,7 +287,7 @@ class Run(RunFace):
                 stacklevel=own_frames(),
             )
         if what:
-            event = "reset" if found.resets else "change"
+            event = "reset" if resumed.resets else "change"
             self._noted([JournalEntry(self._last_batch, "run", event, evidence=what)])
 
     def _state_folder(self) -> ManifestFolder:
@@ -301,7 +301,7 @@ class Run(RunFace):
         return str(self.source.sparkSession.sparkContext.master)
 
     def _started(self, trigger: dict[str, Any]) -> StreamingQuery:
-        active = [each.name for each in self.source.sparkSession.streams.active]
+        active = [query.name for query in self.source.sparkSession.streams.active]
         if self.name in active:
             raise already_running(self.name, self.job.rename)
         for run in active_runs():
@@ -317,13 +317,19 @@ class Run(RunFace):
             self._files.check_is_reached(self.name, self._master, "rejected values")
         self._files.forget_unwritten()
         rows = self.chain.ahead(self.source)
-        self._file_stream = FileStream.of(self.source, self._files.spark)
+        self._file_stream = FileStream.from_stream(self.source, self._files.spark)
         # Tasks on other machines would not find what the driver puts into the checkpoint.
         if self._file_stream is not None and self._master.startswith("local"):
-            own = self._files.own
-            here = replace(self._file_stream.here, folder=own / READ_HERE, rejected=own / REJECTED)
+            own_folder = self._files.own
+            here = replace(
+                self._file_stream.here,
+                folder=own_folder / READ_HERE,
+                rejected=own_folder / REJECTED,
+            )
             self._file_stream.here = here
-        modules = {each.task_module: None for each in self.chain.operators if each.task_module}
+        modules = {
+            operator.task_module: None for operator in self.chain.operators if operator.task_module
+        }
         load_ahead(self.source.sparkSession, modules)
         writer = rows.writeStream.foreachBatch(self._on_batch).queryName(self.name)
         writer = writer.option("checkpointLocation", uri_of(self._files.spark))
@@ -471,7 +477,7 @@ class Run(RunFace):
     @property
     def text(self) -> str:
         """The query as it was written, as of the last micro-batch."""
-        changing = (each.text for each in self.chain.operators)
+        changing = (operator.text for operator in self.chain.operators)
         return "\n".join(filter(None, changing)) or self.job.text
 
     @property
@@ -498,11 +504,19 @@ class Run(RunFace):
             QueryError: the query keeps no late rows, or has no such input.
             StateError: they cannot be read, such as when a temporary checkpoint went with its run.
         """
-        keepers = {known: each for each in self.chain.operators for known in each.keeps_late}
+        keepers = {
+            input_name: operator
+            for operator in self.chain.operators
+            for input_name in operator.keeps_late
+        }
         if not keepers:
             msg = f"query {self.name!r} keeps no late rows: none of its operators has windows"
             raise QueryError(msg, query=self.name)
-        inputs = [name] if name in keepers else [each for each in keepers if _is_of(each, name)]
+        inputs = (
+            [name]
+            if name in keepers
+            else [input_name for input_name in keepers if _is_of(input_name, name)]
+        )
         if len(inputs) > 1:
             listed = ", ".join(map(repr, inputs))
             msg = f"several inputs of query {self.name!r} are of {name!r}; name one: {listed}"
@@ -520,11 +534,11 @@ class Run(RunFace):
 
     def describe(self) -> list[Section]:
         """Return the explanation of the run."""
-        found = self.chain.describe(History(tuple(self.records), self.decisions))
+        sections = self.chain.describe(History(tuple(self.records), self.decisions))
         by_tasks = (BY_TASKS,) if self.outlet.by_tasks else ()
         rejects = rejected_notes(self._snapshot.counters.n_rejected)
         return arranged(
-            [*found, *self.steering.sections(), *notes((*self.notes, *by_tasks, *rejects))]
+            [*sections, *self.steering.sections(), *notes((*self.notes, *by_tasks, *rejects))]
         )
 
     @property

@@ -119,7 +119,7 @@ class RunFace(ABC):
 
     def records_after(self, batch_id: int) -> list[BatchRecord]:
         """Return the records of the micro-batches after one, the oldest first."""
-        newest = takewhile(lambda each: each.batch_id > batch_id, reversed(self.records))
+        newest = takewhile(lambda record: record.batch_id > batch_id, reversed(self.records))
         return list(newest)[::-1]
 
     @abstractmethod
@@ -309,9 +309,9 @@ class RunFace(ABC):
 
     def to_df(self) -> DataFrame:
         """Return all rows so far as a DataFrame (sink ``memory``), also as a view by its name."""
-        found = self._memory().to_df(self.source.sparkSession)
-        found.createOrReplaceTempView(quoted(self.name))
-        return found
+        rows = self._memory().to_df(self.source.sparkSession)
+        rows.createOrReplaceTempView(quoted(self.name))
+        return rows
 
     def stream(self) -> DataFrame:
         """Return the rows that have been written to files as a streaming DataFrame.
@@ -426,15 +426,15 @@ class RunFace(ABC):
 
 def explanations(runs: Iterable[RunFace], *, width: int = 100) -> Iterator[str]:
     """Yield the explanation of each run; what those share that run together is said once."""
-    told: dict[RunGroup, str] = {}
+    explained: dict[RunGroup, str] = {}
     for run in runs:
-        if run.group is None or run.group not in told:
+        if run.group is None or run.group not in explained:
             yield run.explain(width=width)
         else:
-            said = f"Explained with {told[run.group]!r}, which it runs together with."
-            yield explain(run.name, [Section("", (Text(said),))], steps=run.steps, width=width)
+            text = f"Explained with {explained[run.group]!r}, which it runs together with."
+            yield explain(run.name, [Section("", (Text(text),))], steps=run.steps, width=width)
         if run.group is not None:
-            told.setdefault(run.group, run.name)
+            explained.setdefault(run.group, run.name)
 
 
 def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
@@ -461,7 +461,7 @@ def stop_runs(runs: Iterable[RunFace], *, why: str | None = None) -> None:
         if _goes_on(group):
             stops.append(partial(group.stop, names, why=why))
     errors: list[BaseException] = []
-    threads = [threading.Thread(target=_tried, args=(each, errors), daemon=True) for each in stops]
+    threads = [threading.Thread(target=_tried, args=(stop, errors), daemon=True) for stop in stops]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -514,12 +514,12 @@ def watch(runs: Sequence[RunFace], *, quiet: bool = False, stops: bool = True) -
             stop_runs(active)
     if active and not quiet:
         names = ", ".join(run.name for run in active)
-        left = f"{names}: " + (
+        message = f"{names}: " + (
             "stopped by Ctrl-C"
             if stops
             else "not watched any longer, but goes on; run.watch() shows it, run.stop() stops it"
         )
-        console.print(left, markup=False, highlight=False)
+        console.print(message, markup=False, highlight=False)
 
 
 def _has_ended(run: RunFace, line: ProgressLine) -> bool:

@@ -70,8 +70,10 @@ class Fork(Trunk):
 
     def rows(self, number: int, df: DataFrame) -> DataFrame:  # type: ignore[override]
         """Return the results of one query, under the names that it gave the inputs."""
-        own = [F.col(quoted(common)).alias(name) for common, name in self._names[number].items()]
-        return df.where(F.col(MEMBER) == number).select(*own)
+        columns = [
+            F.col(quoted(common)).alias(name) for common, name in self._names[number].items()
+        ]
+        return df.where(F.col(MEMBER) == number).select(*columns)
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:  # noqa: ARG002
         """Let the results go: the batch is safe."""
@@ -95,9 +97,9 @@ class Gather(Operator):
 
     name = "places"
 
-    def __init__(self, fork: Fork, made: Mapping[int, DataFrame]) -> None:
+    def __init__(self, fork: Fork, results: Mapping[int, DataFrame]) -> None:
         self._fork = fork
-        self._made = dict(made)
+        self._made = dict(results)
         self._structs = [name for name in fork.source.columns if name != MEMBER]
 
     @staticmethod
@@ -114,14 +116,16 @@ class Gather(Operator):
         """Return a DataFrame with the columns of these."""
         return self._together(df, self._made)
 
-    def _together(self, joined: DataFrame, made: Mapping[int, DataFrame]) -> DataFrame:
+    def _together(self, joined: DataFrame, results: Mapping[int, DataFrame]) -> DataFrame:
         kinds = joined.schema
         nulls = {name: F.lit(None).cast(kinds[name].dataType) for name in self._structs}
         none = {self.column(n): F.lit(None).cast(df.schema) for n, df in self._made.items()}
         is_own = ~F.col(MEMBER).isin(*self._made)
-        own: dict[str, Column] = {name: F.col(quoted(name)) for name in self._structs}
-        parts = [joined.where(is_own).select(*_named(own | none), F.array(MEMBER).alias(PLACES))]
-        for number, df in made.items():
+        structs: dict[str, Column] = {name: F.col(quoted(name)) for name in self._structs}
+        parts = [
+            joined.where(is_own).select(*_named(structs | none), F.array(MEMBER).alias(PLACES))
+        ]
+        for number, df in results.items():
             result = F.struct(*[F.col(quoted(name)) for name in df.columns])
             columns = nulls | none | {self.column(number): result}
             place = F.array(F.lit(number)).alias(PLACES)

@@ -91,13 +91,13 @@ class Start:
 
     def run(self, common: str | Path | None) -> Run:
         """Start it by itself; its checkpoint is its own, or a folder of the common one."""
-        own = self.checkpoint or (common and f"{common}/{folder_name(self.query.name)}")
+        checkpoint = self.checkpoint or (common and f"{common}/{folder_name(self.query.name)}")
         run: Run = self.query.start(
             self.sink,
             path=self.path,
             format=self.format,
             options=self.options,
-            checkpoint=own,
+            checkpoint=checkpoint,
             trigger=self.trigger,
             changed=self.changed,
             **(self.others or {}),
@@ -129,8 +129,8 @@ class Checkpoint:
         self._root = None if path is None else folder_of("checkpoint", path) / FOLDER
         root = self._root
         folders = sorted(root.iterdir()) if root is not None and root.is_dir() else []
-        known = {folder: members_of(folder) for folder in folders}
-        self._known = {folder: listed for folder, listed in known.items() if listed is not None}
+        members = {folder: members_of(folder) for folder in folders}
+        self._known = {folder: listed for folder, listed in members.items() if listed is not None}
         self.homes = {name: folder for folder, listed in self._known.items() for name in listed}
         """The folder in which a query ran together with others, by its name."""
 
@@ -156,9 +156,9 @@ class Checkpoint:
 
     def gone(self, group: Group) -> dict[str, Listed]:
         """Return the queries that ran together with some and are not among them, by their names."""
-        here = {each.query.name for each in group.starts}
-        known = {} if group.folder is None else self._known.get(group.folder, {})
-        return {name: each for name, each in known.items() if name not in here}
+        here = {start.query.name for start in group.starts}
+        members = {} if group.folder is None else self._known.get(group.folder, {})
+        return {name: listed for name, listed in members.items() if name not in here}
 
     def is_known(self, folder: Path | None) -> bool:
         """Return whether queries ran together in a folder."""
@@ -177,12 +177,16 @@ def groups_of(
     Those that ran together go on so; the others are together as their kind says.
     """
     able: list[Start] = []
-    newest = {name: of for each in starts for name, of in each.query.relations.items()}
+    newest = {
+        name: relation for start in starts for name, relation in start.query.relations.items()
+    }
     for start in starts:
         why = _why_alone(start, kind, checkpoint)
         if not why and shared != ALL and start.query.name not in checkpoint.homes:
             why = kind.why_dear(start.query)
-        if not why and any(of is not newest[name] for name, of in start.query.relations.items()):
+        if not why and any(
+            relation is not newest[name] for name, relation in start.query.relations.items()
+        ):
             why = "its stream has been replaced, and others read the new one"
         if why:
             notes[start.query.name] = why
@@ -192,7 +196,7 @@ def groups_of(
     for (name, _), members in _by_folder(able, kind, checkpoint).items():
         folder = checkpoint.folder(name)
         is_known = checkpoint.is_known(folder)
-        if folder is not None and folder in [each.folder for each in groups]:
+        if folder is not None and folder in [group.folder for group in groups]:
             continue  # of one folder, the queries of one trigger share a checkpoint
         group = _fitting(members, kind, checkpoint, notes, is_known=is_known)
         if len(group) > 1 or (group and is_known):
@@ -200,7 +204,7 @@ def groups_of(
         elif len(members) == 1 and group:
             (lone,) = group
             streams = {*lone.query.streams}
-            if any(each is not lone and {*each.query.streams} == streams for each in able):
+            if any(start is not lone and {*start.query.streams} == streams for start in able):
                 notes[lone.query.name] = kind.why_lone(lone.query)
     return groups
 
@@ -213,13 +217,13 @@ def _by_folder(
     by_trigger: dict[str | None, list[Start]] = {}
     for start in starts:
         by_trigger.setdefault(start.trigger, []).append(start)
-    found: dict[tuple[str, str | None], list[Start]] = {}
-    for trigger, own in by_trigger.items():
-        new = [each.query for each in own if each.query.name not in homes]
+    by_folder: dict[tuple[str, str | None], list[Start]] = {}
+    for trigger, same_trigger in by_trigger.items():
+        new = [start.query for start in same_trigger if start.query.name not in homes]
         names = homes | kind.folders(new)
-        for start in own:
-            found.setdefault((names[start.query.name], trigger), []).append(start)
-    return found
+        for start in same_trigger:
+            by_folder.setdefault((names[start.query.name], trigger), []).append(start)
+    return by_folder
 
 
 def _fitting(
@@ -236,7 +240,7 @@ def _fitting(
         name = start.query.name
         if is_known and name not in checkpoint.homes:
             notes[name] = "others ran together under this checkpoint before it was there"
-        elif not kind.fit([*(each.query for each in group), start.query]):
+        elif not kind.fit([*(other.query for other in group), start.query]):
             notes[name] = kind.unfit
         else:
             group.append(start)
@@ -337,19 +341,21 @@ def start_together(
         raise OptionError(msg, name="shared", value=shared)
     runs: dict[str, RunFace] = {}
     notes: dict[str, str] = {}
-    groups[:] = [each for each in groups if each.run.isActive]
+    groups[:] = [group for group in groups if group.run.isActive]
     place = Checkpoint(checkpoint)
     starts = [place.as_before(start) for start in starts]
     try:
         for kind in SCANS if shared else ():
-            own = [
-                each for each in starts if kind.takes(each.query) and not each.query.reads_system
+            taken = [
+                start
+                for start in starts
+                if kind.takes(start.query) and not start.query.reads_system
             ]
-            for group in groups_of(own, kind, place, notes, shared):
+            for group in groups_of(taken, kind, place, notes, shared):
                 queries = [start.query for start in group.starts]
                 scan = kind(queries, place.gone(group))
                 groups.append(SharedQueries(group.starts, scan, group.folder))
-                runs |= {each.name: each for each in groups[-1].runs}
+                runs |= {run.name: run for run in groups[-1].runs}
         for start in starts:
             if start.query.name not in runs:
                 runs[start.query.name] = _alone(start, checkpoint, place, notes)
@@ -364,7 +370,7 @@ def _alone(
 ) -> Run:
     name = start.query.name
     home = place.homes.get(name)
-    if start.query.reads_system or not any(each.takes(start.query) for each in SCANS):
+    if start.query.reads_system or not any(kind.takes(start.query) for kind in SCANS):
         return start.run(common)
     if start.checkpoint is None and home is not None:
         why = f" (it cannot: {notes[name]})" if name in notes else ""
@@ -398,35 +404,35 @@ class SharedQueries:
         shape = scan.shape()
         self.router = SinkRouter(
             member_of(
-                each.query,
+                start.query,
                 sink_of(
-                    each.sink,
-                    each.path,
-                    each.format,
-                    each.options,
-                    each.others,
-                    query=each.query.name,
-                    member=each.query.name,
+                    start.sink,
+                    start.path,
+                    start.format,
+                    start.options,
+                    start.others,
+                    query=start.query.name,
+                    member=start.query.name,
                 ),
-                scan.projections(each.query),
+                scan.projections(start.query),
                 shape,
                 may_be_table=scan.may_give_table,
             )
-            for each in starts
+            for start in starts
         )
         self.router.names = lambda: scan.names
         rest = f" and {len(queries) - 1} more" if len(queries) > 1 else ""
         job = Job(
             name=f"{first.name}{rest} over {self.stream}",
-            text="\n".join(f"{each.name}: {each.text}" for each in queries),
+            text="\n".join(f"{query.name}: {query.text}" for query in queries),
             identity=scan.identity,
             source=scan.source,
             settings=scan.settings,
             operators=lambda _: scan.operators(),
             nodes=_nodes(queries, scan),
             rename="engine.query(…, name='…')",
-            recalls=all(each.run_options.recall for each in queries),
-            watched=tuple(dict(pair for each in queries for pair in each.watched).items()),
+            recalls=all(query.run_options.recall for query in queries),
+            watched=tuple(dict(pair for query in queries for pair in query.watched).items()),
         )
         self._listed = dict(members_of(folder) or {})
         self.router.begins = self._save_members
@@ -445,12 +451,14 @@ class SharedQueries:
             return
         done = max(last_commit(self._folder), self.router.last_batch)
         gone = {
-            name: msgspec.structs.replace(each, until=done if each.until is None else each.until)
-            for name, each in self._listed.items()
+            name: msgspec.structs.replace(
+                listed, until=done if listed.until is None else listed.until
+            )
+            for name, listed in self._listed.items()
         }
         here = {
-            name: _listed(each.query, self._listed.get(name))
-            for name, each in self.router.members.items()
+            name: _listed(member.query, self._listed.get(name))
+            for name, member in self.router.members.items()
         }
         self._listed = gone | here
         path = self._folder / LISTED
@@ -503,8 +511,8 @@ def _nodes(queries: Sequence[Query], scan: SharedScan) -> tuple[Node, ...]:
 
 def _listed(query: Query, before: Listed | None) -> Listed:
     """Return a query for the list; an unchanged query keeps its entry."""
-    known = None if before is None else before.identity
-    if before is not None and known is not None and not differences(known, query.identity):
+    identity = None if before is None else before.identity
+    if before is not None and identity is not None and not differences(identity, query.identity):
         return msgspec.structs.replace(before, until=None)
     return Listed(plain(query), written=query.text, identity=query.identity)
 
@@ -545,8 +553,8 @@ class SharedQueryRun(RunFace):
 
     def describe(self) -> list[Section]:
         """Return the explanation of all the queries that run together."""
-        said = f"{self._note()}. What follows is of all of them; {self.shared.scan.words}."
-        lead = Section("", (Text(said[0].upper() + said[1:]),))
+        text = f"{self._note()}. What follows is of all of them; {self.shared.scan.words}."
+        lead = Section("", (Text(text[0].upper() + text[1:]),))
         return arranged([lead, *self.shared.run.describe(), *notes(self.sink.notes)])
 
     def _note(self) -> str:
@@ -602,14 +610,14 @@ class SharedQueryRun(RunFace):
         if not self.shared.scan.has_own_plans:
             super().pin(plan, component=component)
             return
-        known = self.plan()
+        plans = self.plan()
         if component is not None:
-            component = self._called(component, known)
-            plan = known[component] if plan is None else plan
+            component = self._called(component, plans)
+            plan = plans[component] if plan is None else plan
         elif isinstance(plan, Mapping):
-            plan = {self._called(str(name), known): own for name, own in plan.items()}
+            plan = {self._called(str(name), plans): its_plan for name, its_plan in plan.items()}
         elif plan is None:
-            plan = known
+            plan = plans
         super().pin(plan, component=component)
 
     def adapt(self, component: str | None = None) -> None:
@@ -617,27 +625,30 @@ class SharedQueryRun(RunFace):
         if not self.shared.scan.has_own_plans:
             super().adapt(component)
             return
-        known = self.plan()
-        names = [*known] if component is None else [self._called(component, known)]
+        plans = self.plan()
+        names = [*plans] if component is None else [self._called(component, plans)]
         for name in names:
             super().adapt(name)
 
     def _is_own(self, name: str) -> bool:
         """Return whether a component is that of the query, or of all."""
         owner = name.rpartition(" of ")[2]
-        others = {each.name for each in self.shared.runs} - {self.name}
+        others = {run.name for run in self.shared.runs} - {self.name}
         return not self.shared.scan.has_own_plans or owner not in others
 
-    def _called(self, name: str, known: Mapping[str, Any]) -> str:
+    def _called(self, name: str, plans: Mapping[str, Any]) -> str:
         """Return the name of a component, which may lack that of the query.
 
         Raises:
             PlanError: there is none.
         """
-        found = next((each for each in (name, f"{name} of {self.name}") if each in known), None)
-        if found is None:
-            raise PlanError(unknown("component", name, [*known]), component=name)
-        return found
+        component = next(
+            (candidate for candidate in (name, f"{name} of {self.name}") if candidate in plans),
+            None,
+        )
+        if component is None:
+            raise PlanError(unknown("component", name, [*plans]), component=name)
+        return component
 
     @property
     def isActive(self) -> bool:
@@ -648,10 +659,10 @@ class SharedQueryRun(RunFace):
         """Wait until the query ends; see ``RunFace.await_termination``."""
         deadline = float("inf") if timeout_s is None else time.monotonic() + timeout_s
         while self._is_in:
-            left = deadline - time.monotonic()
-            if self.shared.run.await_termination(max(LEAST_WAIT_S, min(LOOK_EVERY_S, left))):
+            remaining_s = deadline - time.monotonic()
+            if self.shared.run.await_termination(max(LEAST_WAIT_S, min(LOOK_EVERY_S, remaining_s))):
                 return True
-            if left <= 0.0:
+            if remaining_s <= 0.0:
                 return False
         return True
 

@@ -77,15 +77,15 @@ class Form:
     @cached_property
     def join(self) -> JoinStep:
         """The join."""
-        return next(each for each in self.steps if isinstance(each, JoinStep))
+        return next(step for step in self.steps if isinstance(step, JoinStep))
 
     @cached_property
     def before(self) -> dict[str, tuple[Step, ...]]:
         """By input as the query calls it, the steps over it."""
         before = self.steps[: self.steps.index(self.join)]
         return {
-            each.name: tuple(step for step in before if step.output == each.input)
-            for each in self.join.joined
+            joined.name: tuple(step for step in before if step.output == joined.input)
+            for joined in self.join.joined
         }
 
     @cached_property
@@ -96,8 +96,8 @@ class Form:
     @property
     def residual(self) -> tuple[FilterStep, ...]:
         """The conditions on these."""
-        filters = takewhile(lambda each: isinstance(each, FilterStep), self.after)
-        return tuple(each for each in filters if isinstance(each, FilterStep))
+        filters = takewhile(lambda step: isinstance(step, FilterStep), self.after)
+        return tuple(step for step in filters if isinstance(step, FilterStep))
 
     @property
     def after_residual(self) -> tuple[Step, ...]:
@@ -107,51 +107,51 @@ class Form:
     @property
     def aggregates(self) -> bool:
         """Whether results are aggregated."""
-        return any(isinstance(each, AggregateStep) for each in self.after)
+        return any(isinstance(step, AggregateStep) for step in self.after)
 
     def times(self, relations: Mapping[str, Relation]) -> ResultTimes:
         """Return the event times among the columns of results."""
-        inputs = ((each, relations[self.stream(each.name)].time) for each in self.join.joined)
+        inputs = ((joined, relations[self.stream(joined.name)].time) for joined in self.join.joined)
         timed = [
-            TimedInput(each.name, time, each.window.length)
-            for each, time in inputs
+            TimedInput(joined.name, time, joined.window.length)
+            for joined, time in inputs
             if time is not None
         ]
         return ResultTimes.of_join("inner", timed)
 
     def own_name(self, common: str) -> str:
         """Return what the query calls an input."""
-        return next(name for name, each in self.names.items() if each == common)
+        return next(name for name, common_name in self.names.items() if common_name == common)
 
     def stream(self, name: str) -> str:
         """Return the stream or table of an input, as the query calls it."""
-        return next(each.stream for each in self.before[name] if isinstance(each, ReadStep))
+        return next(step.stream for step in self.before[name] if isinstance(step, ReadStep))
 
     def predicates(self, name: str) -> tuple[Predicate, ...]:
         """Return the conditions on an input, as the query calls it."""
-        filters = (each for each in self.before[name] if isinstance(each, FilterStep))
-        return tuple(own for each in filters for own in each.predicates)
+        filters = (step for step in self.before[name] if isinstance(step, FilterStep))
+        return tuple(predicate for step in filters for predicate in step.predicates)
 
     @cached_property
     def names(self) -> dict[str, str]:
         """The common name of each input, in the order of common names."""
         sides = {
-            each.name: (
-                self.stream(each.name),
-                sorted(self._side(key, each.name) for key in self.join.keys),
-                at,
+            joined.name: (
+                self.stream(joined.name),
+                sorted(self._side(key, joined.name) for key in self.join.keys),
+                number,
             )
-            for at, each in enumerate(self.join.joined)
+            for number, joined in enumerate(self.join.joined)
         }
         seen: Counter[str] = Counter()
         streams = [stream for stream, *_ in sides.values()]
-        found = {}
-        for name in sorted(sides, key=lambda each: sides[each]):
+        names = {}
+        for name in sorted(sides, key=lambda side: sides[side]):
             stream = self.stream(name)
             seen[stream] += 1
             common = stream if streams.count(stream) == 1 else f"{stream} {seen[stream]}"
-            found[name] = common
-        return found
+            names[name] = common
+        return names
 
     @staticmethod
     def _side(key: KeyClass, name: str) -> list[str]:
@@ -167,21 +167,25 @@ class Form:
 
     def conditions(self, name: str) -> frozenset[tuple[str, ...]]:
         """Return the conditions on an input, of which order, white space and case do not count."""
-        return frozenset(comparable(each.text) for each in self.predicates(name))
+        return frozenset(comparable(predicate.text) for predicate in self.predicates(name))
 
     def where(self, name: str) -> str:
         """Return the conditions on an input as SQL; empty if there are none."""
-        return both(*(each.text for each in self.predicates(name)))
+        return both(*(predicate.text for predicate in self.predicates(name)))
 
     def member(self, query: str, marked: Sequence[str]) -> JoinMember:
         """Return what the query asks; ``marked`` are inputs of which not all need the same rows."""
         common = self.names
         return JoinMember(
             query,
-            tuple(common[each.name] for each in self.join.joined),
-            {common[each.name]: each.window for each in self.join.joined},
-            {common[each.name]: each.columns for each in self.join.joined},
-            {of: self.where(name) for name, of in common.items() if of in marked},
+            tuple(common[joined.name] for joined in self.join.joined),
+            {common[joined.name]: joined.window for joined in self.join.joined},
+            {common[joined.name]: joined.columns for joined in self.join.joined},
+            {
+                common_name: self.where(name)
+                for name, common_name in common.items()
+                if common_name in marked
+            },
         )
 
 
@@ -206,22 +210,25 @@ class SharedJoins(SharedScan):
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
         first = queries[0]
         self._first = first
-        self._queries = {each.name: each for each in queries}
+        self._queries = {query.name: query for query in queries}
         # Marks in files hang on the places of queries, which are not those they are started in.
-        forms = {each.name: form_of(each) for each in queries}
-        forms |= {name: _read_again(each.written, first) for name, each in gone.items()}
+        forms = {query.name: form_of(query) for query in queries}
+        forms |= {name: _read_again(listed.written, first) for name, listed in gone.items()}
         self._forms = dict(sorted(forms.items()))
         self.names = tuple(self._forms)
         self._join = _together(self._forms)
         self.steps: tuple[Step, ...] = (*_inputs(self._forms, self._join), self._join)
         for number, name in enumerate(self.names):
-            if name in self._queries and (own := self._residual(name)):
-                self.steps += (MemberFilterStep(self._join.output, own, name, number),)
-        identities = {name: each.identity for name, each in self._queries.items()}
-        identities |= {name: each.identity for name, each in gone.items() if each.identity}
+            if name in self._queries and (predicates := self._residual(name)):
+                self.steps += (MemberFilterStep(self._join.output, predicates, name, number),)
+        identities = {name: query.identity for name, query in self._queries.items()}
+        identities |= {name: listed.identity for name, listed in gone.items() if listed.identity}
         text = f"joins of {' and '.join(first.streams)}"
         identity = together(text, dict(sorted(identities.items())), legacy=text)
-        kept = ("marks", *self._marked), *((each.name, *each.columns) for each in self._join.joined)
+        kept = (
+            ("marks", *self._marked),
+            *((joined.name, *joined.columns) for joined in self._join.joined),
+        )
         self.identity = msgspec.structs.replace(identity, layout=(*identity.layout, *kept))
         self.settings = first.settings
         self.words = _words(self._forms, self._join)
@@ -232,15 +239,15 @@ class SharedJoins(SharedScan):
 
     @property
     def _marked(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self._join.joined if self._join.wheres(each.name))
+        return tuple(joined.name for joined in self._join.joined if self._join.wheres(joined.name))
 
     def _residual(self, name: str) -> tuple[SqlPredicate, ...]:
         """Return the conditions on the results of a query, under the common names."""
         form = self._forms[name]
         return tuple(
-            SqlPredicate(requalified(each.text, form.names))
+            SqlPredicate(requalified(predicate.text, form.names))
             for step in form.residual
-            for each in step.predicates
+            for predicate in step.predicates
         )
 
     # -- which queries run together ---------------------------------------------------------------
@@ -251,20 +258,20 @@ class SharedJoins(SharedScan):
 
         One stream with tables has no windows to share: a row meets a table once.
         """
-        kinds = [type(each) for each in query.steps]
+        kinds = [type(step) for step in query.steps]
         if kinds.count(JoinStep) != 1 or len(query.streams) < 2:
             return False
-        at = kinds.index(JoinStep)
-        after = [kind for kind in kinds[at + 1 :] if kind is not FilterStep]
-        is_made = {*kinds[:at]} <= {ReadStep, FilterStep}
+        place = kinds.index(JoinStep)
+        after = [kind for kind in kinds[place + 1 :] if kind is not FilterStep]
+        is_made = {*kinds[:place]} <= {ReadStep, FilterStep}
         return is_made and after in ([ProjectStep], [ProjectStep, AggregateStep])
 
     @staticmethod
     def folders(queries: Sequence[Query]) -> dict[str, str]:
         """Return what those are called that join the same streams by the same keys."""
         return {
-            each.name: f"{'-'.join(sorted(each.streams))}-joins-{_family_of(each)}"
-            for each in queries
+            query.name: f"{'-'.join(sorted(query.streams))}-joins-{_family_of(query)}"
+            for query in queries
         }
 
     @staticmethod
@@ -281,11 +288,11 @@ class SharedJoins(SharedScan):
             return f"rows without a partner are its own: it is a {form.join.kind.upper()} join"
         if form.join.emits != "istream":
             return f"its results wait for event time ({form.join.emits.upper()})"
-        if any(each.window.counts is not None for each in form.join.joined):
+        if any(joined.window.counts is not None for joined in form.join.joined):
             return "its windows count rows"
         if options.constraints:
-            said = DISCARD if options.constraints == DISCARD else "exact"
-            return f"constraints={said!r} are of what its own rows find"
+            value = DISCARD if options.constraints == DISCARD else "exact"
+            return f"constraints={value!r} are of what its own rows find"
         if options.caches:
             return "it may keep joined rows of its own (caches=True)"
         if options.routing:
@@ -312,27 +319,32 @@ class SharedJoins(SharedScan):
     def operators(self) -> list[Operator]:
         """Return the operators, with nothing learned yet; called once."""
         laid, branches = self._laid, self._branches
-        made = [*laid.make()]
-        self._operator = next(each for each in made if isinstance(each, SharedJoinOperator))
+        operators = [*laid.make()]
+        self._operator = next(
+            operator for operator in operators if isinstance(operator, SharedJoinOperator)
+        )
         self._operator.leave_out([name for name in self.names if name not in self._queries])
         if not branches:
-            return [*made, Placed(laid.shape, MEMBER)]
+            return [*operators, Placed(laid.shape, MEMBER)]
         join = self._operator
         fork = self._fork(lambda: join.driver_answer is not None)
         for number, branch in branches.items():
             name = self.names[number]
             part = Part(fork, number, name, branch)
-            own = [*part.operators()]
-            for each in own[1:-1]:
-                each.name += f" of {name}"
-                for choice in each.choices:
+            branch_operators = [*part.operators()]
+            for operator in branch_operators[1:-1]:
+                operator.name += f" of {name}"
+                for choice in operator.choices:
                     choice.component += f" of {name}"
-            made += [*([] if fork in made else [fork]), *own]
-        return [*made, Gather(fork, {number: each.shape for number, each in branches.items()})]
+            operators += [*([] if fork in operators else [fork]), *branch_operators]
+        return [
+            *operators,
+            Gather(fork, {number: branch.shape for number, branch in branches.items()}),
+        ]
 
     def _fork(self, are_few: Callable[[], bool] = lambda: False) -> Fork:
         names = {
-            number: {common: own for own, common in form.names.items()}
+            number: {common: own_name for own_name, common in form.names.items()}
             for number, form in enumerate(self._forms.values())
         }
         return Fork(self._laid.shape, names, are_few)
@@ -340,7 +352,7 @@ class SharedJoins(SharedScan):
     def _laid_branches(self) -> dict[int, LaidOut]:
         """Return the steps of each query that aggregates over its results, by its number."""
         options = JoinOptions.taken(self._first.options)[1]
-        laid, fork, found = self._laid, self._fork(), {}
+        laid, fork, branches = self._laid, self._fork(), {}
         for number, (name, form) in enumerate(self._forms.items()):
             if name not in self._queries or not form.aggregates:
                 continue
@@ -356,25 +368,27 @@ class SharedJoins(SharedScan):
                 clock=laid.clock,
                 times=times,
             )
-            made, end = operators_of(form.after_residual, site)
-            found[number] = LaidOut(shape, end.df, end.time, end.clock, partial(list, made))
-        return found
+            operators, end = operators_of(form.after_residual, site)
+            branches[number] = LaidOut(shape, end.df, end.time, end.clock, partial(list, operators))
+        return branches
 
     def projections(self, query: Query) -> tuple[str, ...]:
         """Return the output columns of a query, over the rows of all."""
         form, number = self._forms[query.name], self.names.index(query.name)
         if form.aggregates:
             whole = Gather.column(number)
-            return tuple(f"{whole}.{quoted(of)} AS {quoted(of)}" for of in query.columns)
-        project = next(each for each in form.after if isinstance(each, ProjectStep))
+            return tuple(
+                f"{whole}.{quoted(column)} AS {quoted(column)}" for column in query.columns
+            )
+        project = next(step for step in form.after if isinstance(step, ProjectStep))
         return tuple(requalified(text, form.names) for text in project.projections)
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
         if not self._branches:
             return Placed(self._laid.shape, MEMBER).shape(self._laid.shape)
-        made = {number: each.shape for number, each in self._branches.items()}
-        return Gather(self._fork(), made).shape(self._laid.shape)
+        shapes = {number: branch.shape for number, branch in self._branches.items()}
+        return Gather(self._fork(), shapes).shape(self._laid.shape)
 
     def remove(self, *names: str) -> None:
         """Let queries go: nothing is joined for them any more, and windows stay as they are."""
@@ -398,22 +412,22 @@ def _are_kept_by_arrow(form: Form, query: Query) -> bool:
 def _why_not_its_rows(form: Form) -> str:
     """Return the reason why the conditions on inputs cannot be asked for others, too."""
     for name in form.before:
-        for each in form.predicates(name):
-            if not isinstance(each, SqlPredicate):
-                return f"its condition {each.text!r} calls a Python function"
-            if lots := names_among(NON_DETERMINISTIC, [each.text]):
+        for predicate in form.predicates(name):
+            if not isinstance(predicate, SqlPredicate):
+                return f"its condition {predicate.text!r} calls a Python function"
+            if lots := names_among(NON_DETERMINISTIC, [predicate.text]):
                 return f"its condition uses {lots[0]}(), which is not deterministic"
     return ""
 
 
 def _why_not_its_columns(form: Form) -> str:
     """Return the reason why output columns or aggregates need a query of their own."""
-    for each in form.after:
-        if isinstance(each, ProjectStep) and each.calls:
+    for step in form.after:
+        if isinstance(step, ProjectStep) and step.calls:
             return "its output columns call a Python function"
-        if isinstance(each, ProjectStep) and (lots := names_among(READ_BY, each.projections)):
+        if isinstance(step, ProjectStep) and (lots := names_among(READ_BY, step.projections)):
             return f"its output columns use {lots[0]}, which depends on how rows are read"
-        if isinstance(each, AggregateStep) and any(call.own is not None for call in each.calls):
+        if isinstance(step, AggregateStep) and any(call.own is not None for call in step.calls):
             return "it has an aggregate of the user"
     return ""
 
@@ -427,10 +441,10 @@ def _together(forms: Mapping[str, Form]) -> SharedJoinStep:
         JoinedInput(
             name,
             identifier(name),
-            max((each.window for each in own), key=lambda window: window.length),
-            tuple(dict.fromkeys(column for each in own for column in each.columns)),
+            max((side.window for side in sides), key=lambda window: window.length),
+            tuple(dict.fromkeys(column for side in sides for column in side.columns)),
         )
-        for name, own in inputs.items()
+        for name, sides in inputs.items()
     )
     keys = [
         KeyClass({first.names[name]: texts for name, texts in key.members.items()})
@@ -445,7 +459,7 @@ def _together(forms: Mapping[str, Form]) -> SharedJoinStep:
         joined,
         # Files of rows have their codes by the number of the class.
         tuple(sorted(keys, key=lambda key: sorted(key.members.items()))),
-        tuple(requalified(each, first.names) for each in first.join.equalities),
+        tuple(requalified(equality, first.names) for equality in first.join.equalities),
         "istream",
         " ⋈ ".join(map(identifier, common)),
         members=tuple(form.member(name, marked) for name, form in forms.items()),
@@ -453,18 +467,18 @@ def _together(forms: Mapping[str, Form]) -> SharedJoinStep:
 
 
 def _input(form: Form, common: str) -> JoinedInput:
-    own = form.own_name(common)
-    return next(each for each in form.join.joined if each.name == own)
+    own_name = form.own_name(common)
+    return next(joined for joined in form.join.joined if joined.name == own_name)
 
 
 def _inputs(forms: Mapping[str, Form], join: SharedJoinStep) -> Iterator[Step]:
     """Yield the steps over the inputs; conditions that all queries have are filters."""
     first = next(iter(forms.values()))
-    for each in join.joined:
-        own = first.own_name(each.name)
-        yield ReadStep(first.stream(own), each.input)
-        if not join.wheres(each.name) and (predicates := first.predicates(own)):
-            yield FilterStep(each.input, predicates)
+    for joined in join.joined:
+        own_name = first.own_name(joined.name)
+        yield ReadStep(first.stream(own_name), joined.input)
+        if not join.wheres(joined.name) and (predicates := first.predicates(own_name)):
+            yield FilterStep(joined.input, predicates)
 
 
 def _family_of(query: Query) -> str:
@@ -473,7 +487,7 @@ def _family_of(query: Query) -> str:
     facts: list[Any] = [
         [(common, form.stream(name)) for name, common in form.names.items()],
         form.keys,
-        sorted((name, repr(each)) for name, each in query.options.items()),
+        sorted((name, repr(value)) for name, value in query.options.items()),
     ]
     for name, common in form.names.items():
         relation = query.relations[form.stream(name)]
@@ -489,11 +503,11 @@ def _family_of(query: Query) -> str:
 
 def _may_raise(relation: Relation, predicates: Sequence[Predicate]) -> bool:
     """Return whether a condition on rows may raise an error, as far as is known."""
-    for each in predicates:
-        if not isinstance(each, SqlPredicate) or each.can_raise is False:
+    for predicate in predicates:
+        if not isinstance(predicate, SqlPredicate) or predicate.can_raise is False:
             continue
         try:
-            if each.can_raise or facts_of(relation.df, each.text).may_raise:
+            if predicate.can_raise or facts_of(relation.df, predicate.text).may_raise:
                 return True
         except EddylineError:
             return True
@@ -505,17 +519,17 @@ def _read_again(text: str, like: Query) -> Form:
     relations = like.relations
     read = read_query(
         text,
-        {name: column_types(each.df) for name, each in relations.items()},
-        tables=[name for name, each in relations.items() if not each.df.isStreaming],
+        {name: column_types(relation.df) for name, relation in relations.items()},
+        tables=[name for name, relation in relations.items() if not relation.df.isStreaming],
         aggregates=[*AGGREGATES],
-        times={name: each.time for name, each in relations.items()},
+        times={name: relation.time for name, relation in relations.items()},
     )
     return Form(steps(read))
 
 
 def _words(forms: Mapping[str, Form], join: SharedJoinStep) -> str:
     """Return who shares what."""
-    windows = ", ".join(f"{each.name} [{each.window.shown}]" for each in join.joined)
+    windows = ", ".join(f"{joined.name} [{joined.window.shown}]" for joined in join.joined)
     return (
         f"{', '.join(forms)} share the exchange and the windows {windows}; each has windows within "
         f"these and pipelines of its own"

@@ -92,12 +92,12 @@ def member_of(
     member = Member(query, sink, projections)
     if not getattr(sink, "takes_arrow", False):
         return member
-    own = rows.drop(PLACES)
-    like = own.selectExpr(*projections)
+    bare = rows.drop(PLACES)
+    like = bare.selectExpr(*projections)
     member.schema = like.schema
     if may_be_table:
-        member.source = own.schema
-        member.picked = picked_columns(projections, own.schema, like)
+        member.source = bare.schema
+        member.picked = picked_columns(projections, bare.schema, like)
     columns = [name for name in rows.columns if name != PLACES]
     names = [name.lower() for name in columns]
     if len(set(names)) < len(names):
@@ -105,12 +105,14 @@ def member_of(
     if all(map(_is_plain, projections)):
         every = [quoted(name) for name in columns]
         member.texts = tuple(
-            text for each in projections for text in (every if each == "*" else [each])
+            text
+            for projection in projections
+            for text in (every if projection == "*" else [projection])
         )
         member.fields = tuple(
             # The type is what Spark returns; a table has it once there are rows.
-            (each.name, each.nullable)
-            for each in like.schema.fields
+            (field.name, field.nullable)
+            for field in like.schema.fields
         )
     return member
 
@@ -132,7 +134,7 @@ class SinkRouter:
     calls_user = False
 
     def __init__(self, members: Iterable[Member]) -> None:
-        self.members = {each.name: each for each in members}
+        self.members = {member.name: member for member in members}
         self.names: Callable[[], Sequence[str]] = tuple
         """Returns the queries by their places in the micro-batch that is written."""
         self.begins: Callable[[], None] = lambda: None
@@ -162,16 +164,16 @@ class SinkRouter:
     def begin(self, *, continues: bool) -> None:
         """Let the sinks get ready."""
         self.begins()
-        for each in self.members.values():
-            each.sink.begin(continues=continues)
+        for member in self.members.values():
+            member.sink.begin(continues=continues)
 
     def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the rows of one micro-batch, each where the queries of its ``PLACES`` want it."""
         with self.lock:
-            found = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
-            here = [(place, each) for place, each in found if each is not None]
-            for _, each in here:
-                each.n_kept = None
+            placed = [(place, self.members.get(name)) for place, name in enumerate(self.names())]
+            here = [(place, member) for place, member in placed if member is not None]
+            for _, member in here:
+                member.n_kept = None
             self.by_tasks = results.tasks is not None
             if results.tasks is not None:
                 self._write_by_tasks(results, spark, here, batch_id)
@@ -180,7 +182,9 @@ class SinkRouter:
             else:
                 self._write_rows(results.df, here, batch_id, are_few=results.is_local)
             self.last_batch = batch_id
-            self.kept_by = {each.name: each.n_kept for _, each in here if each.n_kept is not None}
+            self.kept_by = {
+                member.name: member.n_kept for _, member in here if member.n_kept is not None
+            }
             n_kept = sum(self.kept_by.values())
             return lambda _timeout_s: n_kept
 
@@ -195,9 +199,9 @@ class SinkRouter:
         """Give each sink its part of rows of Spark's; few rows may come home for any sink."""
         apart: list[tuple[int, Member]] = []
         together: list[tuple[int, Member]] = []
-        for place, each in members:
-            comes = each.texts is not None and (are_few or isinstance(each.sink, MemorySink))
-            (together if comes else apart).append((place, each))
+        for place, member in members:
+            comes = member.texts is not None and (are_few or isinstance(member.sink, MemorySink))
+            (together if comes else apart).append((place, member))
         if apart:
             self._write_apart(rows, apart, together, batch_id)
         else:
@@ -243,9 +247,9 @@ class SinkRouter:
         for place, member in members:
             if member.name not in self.members:
                 continue  # stopped by the sink of another
-            own = receipts.get(place, [])
-            sinks[place].commit([what for what, _ in own], member.schema, spark, batch_id)
-            member.n_kept = sum(n_rows for _, n_rows in own)
+            its_receipts = receipts.get(place, [])
+            sinks[place].commit([what for what, _ in its_receipts], member.schema, spark, batch_id)
+            member.n_kept = sum(n_rows for _, n_rows in its_receipts)
 
     def _write_apart(
         self,
@@ -257,18 +261,18 @@ class SinkRouter:
         """Keep the rows of all queries, and let each sink have its own by a job of its own."""
         kept = _ranged(rows).persist()
         try:
-            found = _filled(kept)
+            filled = _filled(kept)
             written = set()
-            for members in _with_files_alike(apart, found, batch_id):
+            for members in _with_files_alike(apart, filled, batch_id):
                 _write_files(kept, members, batch_id)
                 written |= {member.name for _, member in members}
             for place, member in apart:
                 if member.name not in self.members:
                     continue  # stopped by the sink of another
                 if member.name not in written:
-                    part = _part(kept, place) if place in found else kept.limit(0)
+                    part = _part(kept, place) if place in filled else kept.limit(0)
                     member.sink.write(_own(part).selectExpr(*member.projections), batch_id)
-                member.n_kept = found.get(place, 0)
+                member.n_kept = filled.get(place, 0)
             if together:
                 _write_together(kept, together, batch_id)
         finally:
@@ -321,8 +325,8 @@ def _filled(kept: DataFrame) -> dict[int, int]:
 
 def _part(kept: DataFrame, place: int) -> DataFrame:
     """Return the rows of a query; blocks that cannot have any of them are not read."""
-    own = F.lit(place).cast(_RANGED)
-    within = (own >= F.col(_LEAST)) & (own <= F.col(_MOST))
+    its_place = F.lit(place).cast(_RANGED)
+    within = (its_place >= F.col(_LEAST)) & (its_place <= F.col(_MOST))
     return kept.where(within & F.arrays_overlap(F.col(PLACES), F.array(F.lit(place))))
 
 
@@ -332,7 +336,7 @@ def _own(rows: DataFrame) -> DataFrame:
 
 
 def _with_files_alike(
-    members: list[tuple[int, Member]], found: Mapping[int, int], batch_id: int
+    members: list[tuple[int, Member]], filled: Mapping[int, int], batch_id: int
 ) -> list[list[tuple[int, Member]]]:
     """Return the queries whose files one job can write, together.
 
@@ -344,11 +348,11 @@ def _with_files_alike(
         if type(sink) is not FileSink or sink.n_files is not None:
             continue
         # A first file tells the columns even if it has no rows: the sink itself writes that.
-        if place in found or sink.tells_columns(batch_id):
+        if place in filled or sink.tells_columns(batch_id):
             folder = sink.path.rpartition("/")[0]
             key = (member.projections, sink.kind, repr(sorted(sink.options.items())), folder)
             alike.setdefault(key, []).append((place, member))
-    return [each for each in alike.values() if len(each) > 1]
+    return [group for group in alike.values() if len(group) > 1]
 
 
 def _write_files(kept: DataFrame, members: list[tuple[int, Member]], batch_id: int) -> None:
@@ -357,7 +361,11 @@ def _write_files(kept: DataFrame, members: list[tuple[int, Member]], batch_id: i
     first = members[0][1]
     assert isinstance(first.sink, FileSink)
     columns = [quoted(name) for name in _own(kept).columns]
-    texts = [text for each in first.projections for text in (columns if each == "*" else [each])]
+    texts = [
+        text
+        for projection in first.projections
+        for text in (columns if projection == "*" else [projection])
+    ]
     rows = kept.withColumn(_PLACE, F.explode(PLACES)).where(F.col(_PLACE).isin([*sinks]))
     staging = first.sink.staging_of(batch_id)
     writer = first.sink.writer(rows.selectExpr(*texts, _PLACE))
@@ -377,14 +385,15 @@ def _write_together(rows: DataFrame, members: list[tuple[int, Member]], batch_id
         for text in member.texts or ():
             wanted.setdefault(text, []).append(place)
     columns = [
-        _only_for(places, text).alias(f"c{at}") for at, (text, places) in enumerate(wanted.items())
+        _only_for(places, text).alias(f"c{number}")
+        for number, (text, places) in enumerate(wanted.items())
     ]
     table = rows.select(F.col(PLACES), *columns).toArrow()
-    own = rows_by_place(table.column(0))
-    at = {text: index for index, text in enumerate(wanted, 1)}
+    row_numbers = rows_by_place(table.column(0))
+    positions = {text: index for index, text in enumerate(wanted, 1)}
     for place, member in members:
-        taken = own.get(place, np.zeros(0, np.int64))
-        part = table.select([at[text] for text in member.texts or ()]).take(taken)
+        taken = row_numbers.get(place, np.zeros(0, np.int64))
+        part = table.select([positions[text] for text in member.texts or ()]).take(taken)
         sink: Any = member.sink
         own_rows = _typed(part, member.fields)
         sink.write_arrow(own_rows, member.schema, rows.sparkSession, batch_id)

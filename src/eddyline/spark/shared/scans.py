@@ -193,9 +193,9 @@ class SharedFilters(SharedScan):
         gone: Mapping[str, Listed],  # noqa: ARG002
     ) -> None:
         (stream,) = queries[0].relations.values()
-        self.source = stream.narrowed([each.steps for each in queries], routes=False).rows
+        self.source = stream.narrowed([query.steps for query in queries], routes=False).rows
         self.rules = RuleSet.of(
-            [_rule_of(each) for each in queries],
+            [_rule_of(query) for query in queries],
             name=f"queries over {queries[0].streams[0]}",
         )
         self.identity = Identity(self.rules.name, (), {}, legacy=self.rules.name)
@@ -211,7 +211,7 @@ class SharedFilters(SharedScan):
     @staticmethod
     def folders(queries: Sequence[Query]) -> dict[str, str]:
         """Return the stream of each query."""
-        return {each.name: each.streams[0] for each in queries}
+        return {query.name: query.streams[0] for query in queries}
 
     @staticmethod
     def why_lone(query: Query) -> str:  # noqa: ARG004
@@ -261,18 +261,18 @@ class SharedFilters(SharedScan):
 
 
 def _rule_of(query: Query) -> PredicateRule:
-    predicates = next(each.predicates for each in query.steps if isinstance(each, FilterStep))
+    predicates = next(step.predicates for step in query.steps if isinstance(step, FilterStep))
     return PredicateRule(query.name, predicates, noun="query")
 
 
 def _columns_of(query: Query) -> ProjectStep:
-    return next(each for each in query.steps if isinstance(each, ProjectStep))
+    return next(step for step in query.steps if isinstance(step, ProjectStep))
 
 
 def _pinned_of(query: Query) -> tuple[Pinned, ...]:
     """Return the predicates that keep their place; rules have none."""
-    filters = (each for each in query.operators if isinstance(each, FilterOperator))
-    return next((each.bound.pinned for each in filters), ())
+    filters = (operator for operator in query.operators if isinstance(operator, FilterOperator))
+    return next((operator.bound.pinned for operator in filters), ())
 
 
 class SharedAggregates(SharedScan):
@@ -287,23 +287,23 @@ class SharedAggregates(SharedScan):
     may_give_table = True
 
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:
-        again = [_read_again(name, each.written, queries[0]) for name, each in gone.items()]
+        again = [_read_again(name, listed.written, queries[0]) for name, listed in gone.items()]
         # What is kept hangs on the places of queries, which are not those they are started in.
-        queries = sorted([*queries, *again], key=lambda each: each.name)
+        queries = sorted([*queries, *again], key=lambda query: query.name)
         first = queries[0]
-        self._queries = {each.name: each for each in queries}
+        self._queries = {query.name: query for query in queries}
         members = []
         for query in queries:
             filters, step = _steps_of(query)
-            texts = [f"({each.text}\n)" for each in filters.predicates]
+            texts = [f"({predicate.text}\n)" for predicate in filters.predicates]
             members.append((step, " AND ".join(texts)))
         shared = SharedAggregateStep(members[0][0].input, tuple(members))
         self.steps: tuple[Step, ...] = (first.steps[0], shared)
         self.words = _words(queries)
-        _, own = members_of(shared)
-        self._own = dict(zip(self._queries, own, strict=True))
+        _, shared_members = members_of(shared)
+        self._own = dict(zip(self._queries, shared_members, strict=True))
         identities = {name: query.identity for name, query in self._queries.items()}
-        plain = "\n".join(f"{name} {each.legacy}" for name, each in identities.items())
+        plain = "\n".join(f"{name} {identity.legacy}" for name, identity in identities.items())
         digest = hashlib.blake2b(plain.encode(), digest_size=6).hexdigest()
         text = f"aggregates over {first.streams[0]}"
         self.identity = together(text, identities, legacy=f"{text} #{digest}")
@@ -326,20 +326,20 @@ class SharedAggregates(SharedScan):
         A query whose groups are a part of those of several goes with the finest of them, so that it
         does not matter in which order queries are.
         """
-        found: dict[str, str] = {}
+        folders: dict[str, str] = {}
         families: dict[str, list[_Nested]] = {}
-        for query in sorted(queries, key=lambda each: _fineness(_grouping(each))):
+        for query in sorted(queries, key=lambda query: _fineness(_grouping(query))):
             common = f"{query.streams[0]}\n{AggregateOptions.taken(query.options)[0]!r}"
-            own = families.setdefault(common, [])
-            family = next((each for each in own if each.takes(query)), None)
+            nested = families.setdefault(common, [])
+            family = next((candidate for candidate in nested if candidate.takes(query)), None)
             if family is None:
                 family = _Nested(_grouping(query))
-                own.append(family)
+                nested.append(family)
             family.coarsest = _grouping(query)
             plain = "\n".join([*map(" ".join, sorted(family.finest)), common])
             digest = hashlib.blake2b(plain.encode(), digest_size=4).hexdigest()
-            found[query.name] = f"{query.streams[0]}-{digest}"
-        return found
+            folders[query.name] = f"{query.streams[0]}-{digest}"
+        return folders
 
     @staticmethod
     def why_lone(query: Query) -> str:
@@ -360,10 +360,12 @@ class SharedAggregates(SharedScan):
             return f"[{step.window.text}] has no slices that others could share"
         if step.emits not in (None, "rstream"):
             return f"it gives changes alone ({str(step.emits).upper()})"
-        for each in filters.predicates:
-            if not isinstance(each, SqlPredicate):
-                return f"its condition {each.text!r} calls a Python function"
-            if drawn := [name for name in NON_DETERMINISTIC if f"{name}(" in each.text.lower()]:
+        for predicate in filters.predicates:
+            if not isinstance(predicate, SqlPredicate):
+                return f"its condition {predicate.text!r} calls a Python function"
+            if drawn := [
+                name for name in NON_DETERMINISTIC if f"{name}(" in predicate.text.lower()
+            ]:
                 return f"its condition uses {drawn[0]}(), which is not deterministic"
         if any(call.own is not None for call in step.calls):
             return "it has an aggregate of the user"
@@ -372,8 +374,8 @@ class SharedAggregates(SharedScan):
     @staticmethod
     def fit(queries: Sequence[Query]) -> bool:
         """Return whether the windows of queries have edges that make cells of a useful size."""
-        windows = [_steps_of(each)[1].window for each in queries]
-        slides = Slides.common([each for each in windows if isinstance(each, SlideWindow)])
+        windows = [_steps_of(query)[1].window for query in queries]
+        slides = Slides.common([window for window in windows if isinstance(window, SlideWindow)])
         return slides.length // slides.slide <= MOST_CELLS
 
     def projections(self, query: Query) -> tuple[str, ...]:
@@ -383,14 +385,14 @@ class SharedAggregates(SharedScan):
     def operators(self) -> list[Operator]:
         """Return the operators, with nothing learned yet."""
         first = self._first
-        made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made.make(), Placed(made.shape)]
+        laid = laid_out(self.steps, first.relations, first.name, first.options)
+        return [*laid.make(), Placed(laid.shape)]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
         df = self.source
-        for each in self.operators():
-            df = each.shape(df)
+        for operator in self.operators():
+            df = operator.shape(df)
         return df
 
     def remove(self, *names: str) -> None:
@@ -414,10 +416,10 @@ class _Nested:
 
     def takes(self, query: Query) -> bool:
         """Return whether the queries so far may share cells with one that groups no finer."""
-        own = _grouping(query)
-        if own == self.finest:
+        grouping = _grouping(query)
+        if grouping == self.finest:
             return True
-        return bool(own) and own <= self.coarsest and not _has_sketches(query)
+        return bool(grouping) and grouping <= self.coarsest and not _has_sketches(query)
 
 
 def _grouping(query: Query) -> frozenset[tuple[str, ...]]:
@@ -435,12 +437,12 @@ def _has_sketches(query: Query) -> bool:
     Over the cells of finer groups these would be a sketch for each of them, in each window.
     """
     functions = (
-        function_of(each.function, len(each.arguments), is_distinct=each.is_distinct)
-        for each in _steps_of(query)[1].calls
-        if each.own is None
+        function_of(call.function, len(call.arguments), is_distinct=call.is_distinct)
+        for call in _steps_of(query)[1].calls
+        if call.own is None
     )
-    partials = (MONOIDS[part.monoid] for each in functions for part in each.partials)
-    return any(isinstance(each, Lists) for each in partials)
+    partials = (MONOIDS[part.monoid] for function in functions for part in function.partials)
+    return any(isinstance(monoid, Lists) for monoid in partials)
 
 
 def _read_again(name: str, text: str, like: Query) -> Query:
@@ -453,14 +455,14 @@ def _read_again(name: str, text: str, like: Query) -> Query:
 def _words(queries: Sequence[Query]) -> str:
     """Return what queries have in common, and which of them group more coarsely."""
     levels: dict[frozenset[tuple[str, ...]], list[Query]] = {}
-    for query in sorted(queries, key=lambda each: _fineness(_grouping(each))):
+    for query in sorted(queries, key=lambda query: _fineness(_grouping(query))):
         levels.setdefault(_grouping(query), []).append(query)
-    said = "rows become cells once, and each has windows of its own over these"
+    text = "rows become cells once, and each has windows of its own over these"
     first, *coarser = levels.values()
     if not coarser:
-        return said
-    names = [f"{_named(own)} by {_by(own[0])}" for own in coarser]
-    return f"{said}. Cells are by {_by(first[0])}, and merged for {'; '.join(names)}"
+        return text
+    names = [f"{_named(level)} by {_by(level[0])}" for level in coarser]
+    return f"{text}. Cells are by {_by(first[0])}, and merged for {'; '.join(names)}"
 
 
 def _by(query: Query) -> str:
@@ -469,7 +471,7 @@ def _by(query: Query) -> str:
 
 def _named(queries: Sequence[Query]) -> str:
     """Return the names of queries, the first ones of many."""
-    names = [each.name for each in queries[:MOST_NAMES]]
+    names = [query.name for query in queries[:MOST_NAMES]]
     n_more = len(queries) - len(names)
     return ", ".join(names) + (f" and {n_more} more" if n_more else "")
 
@@ -511,19 +513,19 @@ class SharedModels(SharedScan):
 
     def __init__(self, queries: Sequence[Query], gone: Mapping[str, Listed]) -> None:  # noqa: ARG002
         first = queries[0]
-        self._queries = {each.name: each for each in queries}
+        self._queries = {query.name: query for query in queries}
         self.names = tuple(self._queries)
-        asked = {name: _models_of(each) for name, each in self._queries.items()}
-        (given,) = asked[first.name].plan.inputs
-        members = tuple((name, each.plan.node) for name, each in asked.items())
-        plan = SharedPlan((given,), graph.Input(0, given.shape), members=members)
+        asked = {name: _models_of(query) for name, query in self._queries.items()}
+        (stream_input,) = asked[first.name].plan.inputs
+        members = tuple((name, step.plan.node) for name, step in asked.items())
+        plan = SharedPlan((stream_input,), graph.Input(0, stream_input.shape), members=members)
         before = first.steps[: first.steps.index(asked[first.name])]
         having = [
-            f"({MEMBER} <> {at} OR ({self._renamed(at, each.text)}\n))"
-            for at, query in enumerate(queries)
+            f"({MEMBER} <> {number} OR ({self._renamed(number, predicate.text)}\n))"
+            for number, query in enumerate(queries)
             for step in query.steps[query.steps.index(asked[query.name]) :]
             if isinstance(step, FilterStep)
-            for each in step.predicates
+            for predicate in step.predicates
         ]
         shared = SharedModelStep(asked[first.name].inputs, plan)
         self.steps: tuple[Step, ...] = (*before, shared)
@@ -542,7 +544,7 @@ class SharedModels(SharedScan):
 
         One that joins tables to its rows reads a stream of its own.
         """
-        kinds = [type(each) for each in query.steps if not isinstance(each, FilterStep)]
+        kinds = [type(step) for step in query.steps if not isinstance(step, FilterStep)]
         asked = [p.text for s in query.steps if isinstance(s, FilterStep) for p in s.predicates]
         is_plain = kinds == [ReadStep, ModelStep, ProjectStep] and JOINED not in asked
         return is_plain and bool(query.streams)
@@ -550,7 +552,7 @@ class SharedModels(SharedScan):
     @staticmethod
     def folders(queries: Sequence[Query]) -> dict[str, str]:
         """Return what those are called that make the same models of the same rows."""
-        return {each.name: f"{each.streams[0]}-models-{_family_of(each)}" for each in queries}
+        return {query.name: f"{query.streams[0]}-models-{_family_of(query)}" for query in queries}
 
     @staticmethod
     def why_lone(query: Query) -> str:  # noqa: ARG004
@@ -566,62 +568,66 @@ class SharedModels(SharedScan):
         if has_positions(step.plan.node.shape):
             return "it has positions, which Spark puts in degrees"
         after = query.steps[query.steps.index(step) :]
-        filters = [each for each in after if isinstance(each, FilterStep)]
-        if not all(isinstance(one, SqlPredicate) for each in filters for one in each.predicates):
+        filters = [step for step in after if isinstance(step, FilterStep)]
+        if not all(isinstance(one, SqlPredicate) for step in filters for one in step.predicates):
             return "a condition on its results calls a Python function"
         return ""
 
     @staticmethod
-    def _renamed(at: int, text: str) -> str:
+    def _renamed(number: int, text: str) -> str:
         """Return SQL over the columns of a query as over those of all."""
         tree = parse_output(text)
 
         def named(node: Expr) -> Expr:
             if not isinstance(node, exp.Column):
                 return node
-            column = SharedPlan.column(at, node.name)
+            column = SharedPlan.column(number, node.name)
             return exp.column(exp.to_identifier(column, quoted=True))
 
-        found: str = tree.transform(named).sql(SparkText)
-        return found
+        sql: str = tree.transform(named).sql(SparkText)
+        return sql
 
     def projections(self, query: Query) -> tuple[str, ...]:
         """Return the output columns of a query, over the rows of all."""
-        at = self.names.index(query.name)
-        own = _columns_of(query).projections
+        number = self.names.index(query.name)
+        projections = _columns_of(query).projections
         return tuple(
-            f"{self._renamed(at, text)} AS {quoted(name_of(text))}"
+            f"{self._renamed(number, text)} AS {quoted(name_of(text))}"
             if isinstance(parse_output(text), exp.Column)
-            else self._renamed(at, text)
-            for text in own
+            else self._renamed(number, text)
+            for text in projections
         )
 
     def operators(self) -> list[Operator]:
         """Return the operators, with nothing learned yet."""
         first = self._first
-        made = laid_out(self.steps, first.relations, first.name, first.options)
-        return [*made.make(), Placed(made.shape, MEMBER)]
+        laid = laid_out(self.steps, first.relations, first.name, first.options)
+        return [*laid.make(), Placed(laid.shape, MEMBER)]
 
     def shape(self) -> DataFrame:
         """Return a DataFrame with the columns of the rows of all, for analysis only."""
         first = self._first
-        made = laid_out(self.steps, first.relations, first.name, first.options)
-        return Placed(made.shape, MEMBER).shape(made.shape)
+        laid = laid_out(self.steps, first.relations, first.name, first.options)
+        return Placed(laid.shape, MEMBER).shape(laid.shape)
 
     def remove(self, *names: str) -> None:
         """Let queries go: their results are computed as before, and given to nobody."""
 
 
 def _models_of(query: Query) -> ModelStep:
-    return next(each for each in query.steps if isinstance(each, ModelStep))
+    return next(step for step in query.steps if isinstance(step, ModelStep))
 
 
 def _family_of(query: Query) -> str:
     """Return a digest that those queries have in common which may share models."""
     step = _models_of(query)
-    (given,) = step.plan.inputs
+    (stream_input,) = step.plan.inputs
     before = query.steps[: query.steps.index(step)]
-    rows = [[each.text for each in one.predicates] for one in before if isinstance(one, FilterStep)]
-    options = sorted((name, repr(each)) for name, each in query.options.items())
-    facts = [query.streams[0], repr(given.maker), rows, step.plan.together, options]
+    rows = [
+        [predicate.text for predicate in one.predicates]
+        for one in before
+        if isinstance(one, FilterStep)
+    ]
+    options = sorted((name, repr(value)) for name, value in query.options.items())
+    facts = [query.streams[0], repr(stream_input.maker), rows, step.plan.together, options]
     return hashlib.blake2b(repr(facts).encode(), digest_size=4).hexdigest()

@@ -184,7 +184,7 @@ class FileSink:
     def tells_columns(self, batch_id: int) -> bool:
         """Whether files of other batches are there, from which readers know the columns."""
         prefix = _prefix(batch_id)
-        is_there = any(not each.base_name.startswith(prefix) for each in self._there)
+        is_there = any(not info.base_name.startswith(prefix) for info in self._there)
         return is_there or 0 <= self._newest < batch_id
 
     def take(self, folder: str, batch_id: int, names: Sequence[str] | None = None) -> None:
@@ -204,9 +204,9 @@ class FileSink:
         is_next = 0 <= self._newest < batch_id
         if batch_id <= self._newest:
             self._there = self._found(self.root, "batch-")
-        earlier = [each for each in self._there if each.base_name.startswith(prefix)]
-        for each in earlier:
-            self.files.delete_file(each.path)
+        earlier = [info for info in self._there if info.base_name.startswith(prefix)]
+        for info in earlier:
+            self.files.delete_file(info.path)
         if names is None:
             staged = self._found(folder, "part-")
             # Spark leaves out each file without rows but the first.
@@ -215,16 +215,16 @@ class FileSink:
                 del staged[0]
         else:
             staged = self.files.get_file_info([f"{folder}/{name}" for name in sorted(names)])
-            n_lacking = sum(each.type != fs.FileType.File for each in staged)
+            n_lacking = sum(info.type != fs.FileType.File for info in staged)
             if n_lacking:
                 msg = (
                     f"tasks have written {len(names)} files to {folder}, of which the driver "
                     f"lacks {n_lacking}; all workers must reach the folder of the sink"
                 )
                 raise SourceError(msg, path=self.path)
-        for number, each in enumerate(staged):
-            suffix = each.base_name.partition(".")[2]
-            self.files.move(each.path, f"{self.root}/{prefix}{number:05d}.{suffix}")
+        for number, info in enumerate(staged):
+            suffix = info.base_name.partition(".")[2]
+            self.files.move(info.path, f"{self.root}/{prefix}{number:05d}.{suffix}")
         self._newest = batch_id
 
     def _has_no_rows(self, file: fs.FileInfo) -> bool:
@@ -235,11 +235,11 @@ class FileSink:
 
     def _found(self, folder: str, prefix: str = "") -> list[fs.FileInfo]:
         """Return the files of a folder whose names start so, by name."""
-        found = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
-        named = [each for each in found if each.base_name.startswith(prefix)]
+        infos = self.files.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        named = [info for info in infos if info.base_name.startswith(prefix)]
         return sorted(
-            (each for each in named if each.type == fs.FileType.File),
-            key=lambda each: str(each.base_name),
+            (info for info in named if info.type == fs.FileType.File),
+            key=lambda info: str(info.base_name),
         )
 
 
@@ -321,13 +321,13 @@ def _is_written_alike(kind: T.DataType, *, is_int96: bool) -> bool:
     """Return whether Arrow writes values of a type as Spark does."""
     if isinstance(kind, T.StructType):
         return len(kind) > 0 and all(
-            _is_written_alike(each.dataType, is_int96=is_int96) for each in kind
+            _is_written_alike(field.dataType, is_int96=is_int96) for field in kind
         )
     if isinstance(kind, T.ArrayType):
         return _is_written_alike(kind.elementType, is_int96=is_int96)
     if isinstance(kind, T.MapType):
         parts = kind.keyType, kind.valueType
-        return all(_is_written_alike(each, is_int96=is_int96) for each in parts)
+        return all(_is_written_alike(part, is_int96=is_int96) for part in parts)
     if type(kind) is T.StringType:
         return kind.collation == "UTF8_BINARY"
     if isinstance(kind, T.TimestampNTZType):
@@ -347,15 +347,15 @@ _N_ROWS: dict[str, Callable[[Any], int]] = {
 """Number of rows of a file, of formats that know it; others have none in a file without bytes."""
 
 
-def _number_of_files(given: Any) -> int | None:
-    if given is None:
+def _number_of_files(files: Any) -> int | None:
+    if files is None:
         return None
-    if not str(given).isdecimal() or int(given) < 1:
+    if not str(files).isdecimal() or int(files) < 1:
         msg = (
-            f"option 'files' is the most files of a batch, a whole number from 1 on, got {given!r}"
+            f"option 'files' is the most files of a batch, a whole number from 1 on, got {files!r}"
         )
-        raise OptionError(msg, files=given)
-    return int(given)
+        raise OptionError(msg, files=files)
+    return int(files)
 
 
 def uri_of(folder: str | Path) -> str:
@@ -370,6 +370,6 @@ def uri_of(folder: str | Path) -> str:
 def file_system(path: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a path or URI, and the path in it."""
     if "://" in path:
-        found, root = fs.FileSystem.from_uri(path)
-        return found, str(root)
+        system, root = fs.FileSystem.from_uri(path)
+        return system, str(root)
     return fs.LocalFileSystem(), str(Path(path).absolute())

@@ -102,10 +102,10 @@ def count_matches(
         n_events = counts.pop(None, 0)
     else:
         kept = matched if keep_unmatched else matched.where(f"size({_MATCHES}) > 0")
-        told = kept.withColumnRenamed(_MATCHES, "matches")
+        rows = kept.withColumnRenamed(_MATCHES, "matches")
         if "rules" not in map(str.lower, events.columns):
-            told = told.withColumn("rules", _facts_of(rules))
-        _waited(lambda: _write(told, out), spark, progress)
+            rows = rows.withColumn("rules", _facts_of(rules))
+        _waited(lambda: _write(rows, out), spark, progress)
         seconds = time.monotonic() - started
         counts = _totals(_read_back(spark, out), is_event)
         counts.pop(None, 0)
@@ -142,7 +142,7 @@ def read_events(spark: SparkSession, path: Path) -> DataFrame:
     Raises:
         SourceError: there is nothing to read, or it cannot be read.
     """
-    files = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.is_file())
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     if not path.exists():
         msg = f"no events at {path}: there is no such file or folder"
         raise SourceError(msg, path=str(path))
@@ -174,7 +174,7 @@ def _frame(spark: SparkSession, kind: str, files: Sequence[Path]) -> DataFrame:
     if kind == "csv":
         return spark.read.option("header", True).option("inferSchema", True).csv(paths)
     arrays = [str(file) for file in files if _is_array(file)]
-    lines = [each for each in paths if each not in arrays]
+    lines = [path for path in paths if path not in arrays]
     frames = [spark.read.json(lines)] if lines else []
     if arrays:
         frames.append(spark.read.option("multiLine", True).json(arrays))
@@ -203,10 +203,10 @@ def _facts_of(rules: RuleSet) -> Column:
     # A map without keys would have no type.
     facts: dict[str, Mapping[str, Any]] = {"": {}, **rules.info, **rules.correlations}
     names = [F.lit(name) for name in facts]
-    titles = [F.lit(_word(each.get("title"))).cast("string") for each in facts.values()]
-    levels = [F.lit(_word(each.get("level"))).cast("string") for each in facts.values()]
+    titles = [F.lit(_word(info.get("title"))).cast("string") for info in facts.values()]
+    levels = [F.lit(_word(info.get("level"))).cast("string") for info in facts.values()]
     by_title, by_level = (
-        F.map_from_arrays(F.array(*names), F.array(*each)) for each in (titles, levels)
+        F.map_from_arrays(F.array(*names), F.array(*values)) for values in (titles, levels)
     )
     return F.transform(
         "matches",
@@ -224,11 +224,11 @@ def _word(value: Any) -> str | None:
 
 def _totals(matched: DataFrame, is_event: str) -> dict[str | None, int]:
     """Return events by rule; those of all events under None, of matched events under ''."""
-    each = (
+    rules_text = (
         f"explode(concat({_MATCHES}, IF({is_event}, array(CAST(NULL AS STRING)), array()),"
         f" IF(size({_MATCHES}) > 0 AND {is_event}, array(''), array()))) AS rule"
     )
-    rows = matched.selectExpr(each).groupBy("rule").count().collect()
+    rows = matched.selectExpr(rules_text).groupBy("rule").count().collect()
     return {row[0]: row[1] for row in rows}
 
 
@@ -239,8 +239,8 @@ def _write(frame: DataFrame, out: Path) -> None:
 
 def _read_back(spark: SparkSession, out: Path) -> DataFrame:
     schema = f"matches array<string>, {ALERTS} struct<id: string>"
-    said = spark.read.schema(schema).format(KINDS[out.suffix]).load(str(out))
-    return said.withColumnRenamed("matches", _MATCHES)
+    rows = spark.read.schema(schema).format(KINDS[out.suffix]).load(str(out))
+    return rows.withColumnRenamed("matches", _MATCHES)
 
 
 def _waited(work: Callable[[], Any], spark: SparkSession, progress: Progress | None) -> Any:
@@ -251,9 +251,9 @@ def _waited(work: Callable[[], Any], spark: SparkSession, progress: Progress | N
     tracker = spark.sparkContext.statusTracker()
     while not done.done():
         wait([done], _POLL_S)
-        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
-        known = [stage for stage in stages if stage is not None]
-        if known:
-            n_done = sum(stage.numCompletedTasks for stage in known)
-            progress(n_done, sum(stage.numTasks for stage in known))
+        stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
+        running = [stage for stage in stages if stage is not None]
+        if running:
+            n_done = sum(stage.numCompletedTasks for stage in running)
+            progress(n_done, sum(stage.numTasks for stage in running))
     return done.result()
