@@ -1,8 +1,9 @@
 """Empty names in ``src/``: bindings that do not say what they hold, counted by room.
 
 ``each found at known own given made left of said told`` name nothing, and neither does a
-classmethod ``of``. Many are left, so each room has a number in ``tools/empty_names.json`` that it
-may not exceed. ``python tools/check_names.py --update`` lowers the numbers; it never raises one.
+classmethod ``of``. ``left`` beside ``right`` says which side. Each room has a number in
+``tools/empty_names.json`` that it may not exceed. ``python tools/check_names.py --update`` lowers
+the numbers; it never raises one.
 """
 
 from __future__ import annotations
@@ -27,13 +28,30 @@ EMPTY = frozenset(
 
 def empty_names(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and name of each empty binding of a module: variables, parameters, ``of``."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in EMPTY:
-            yield node.lineno, node.id
-        elif isinstance(node, ast.arg) and node.arg in EMPTY:
-            yield node.lineno, node.arg
-        elif isinstance(node, ast.FunctionDef) and node.name == "of":
+    tree = ast.parse(text)
+    sides = {
+        line
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        and "right" in {name for _, name in bound(function)}
+        for line, name in bound(function)
+        if name == "left"
+    }
+    for line, name in bound(tree):
+        if name in EMPTY and not (name == "left" and line in sides):
+            yield line, name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "of":
             yield node.lineno, "of"
+
+
+def bound(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each variable and parameter that a part of a module binds."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
 
 
 def count_by_room(source: Path) -> dict[str, int]:

@@ -277,17 +277,17 @@ class _Compiler:
 
     def as_type(self, node: Expr, kind: SqlType) -> Values:
         """Return the values of a node as a type to which Spark casts them without an error."""
-        own = self._type(node)
-        if kind.text == DOUBLE.text and own.family == "decimal":
+        before = self._type(node)
+        if kind.text == DOUBLE.text and before.family == "decimal":
             constant = constant_of(node)
             if constant is None or not isinstance(constant.value, Decimal):
                 raise _LeftToSpark
             return Constant(float(constant.value), pa.float64())
         values = self.values(node)
-        if own.text == kind.text:
+        if before.text == kind.text:
             return values
-        is_wider = own.family == kind.family == "integer" and _bits(own) < _bits(kind)
-        if own.family != "integer" or not (is_wider or kind.text in (DOUBLE.text, STRING.text)):
+        is_wider = before.family == kind.family == "integer" and _bits(before) < _bits(kind)
+        if before.family != "integer" or not (is_wider or kind.text in (DOUBLE.text, STRING.text)):
             raise _LeftToSpark
         return Cast(values, ARROW_TYPES[kind.text])
 
@@ -379,10 +379,10 @@ class _Compiler:
         if not others:
             raise _LeftToSpark
         first, *rest = (self._compared(exp.EQ, node.this, other) for other in others)
-        found = first
+        is_among = first
         for is_equal in rest:
-            found = Kernel("or_kleene", (found, is_equal))
-        return found
+            is_among = Kernel("or_kleene", (is_among, is_equal))
+        return is_among
 
     def connective(self, node: Expr) -> Values:
         """Return whether both conditions hold, or one of them."""

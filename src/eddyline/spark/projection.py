@@ -217,14 +217,14 @@ def computed_values(
         return None
 
     def path_of(names: tuple[str, ...]) -> tuple[str | int, ...] | None:
-        found = _found(names, source)
+        path = _found(names, source)
         # Text with a collation is compared otherwise, and has another name of its type.
-        return found[0] if found and found[1].simpleString() in ARROW_TYPES else None
+        return path[0] if path and path[1].simpleString() in ARROW_TYPES else None
 
-    made = column_values(text, types, path_of, ansi=is_ansi(like.sparkSession))
-    if made is None or made[1].text != wanted.simpleString():
+    computed = column_values(text, types, path_of, ansi=is_ansi(like.sparkSession))
+    if computed is None or computed[1].text != wanted.simpleString():
         return None
-    return made[0]
+    return computed[0]
 
 
 def _found(

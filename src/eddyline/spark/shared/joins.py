@@ -398,7 +398,8 @@ class SharedJoins(SharedScan):
 
 def _are_kept_by_arrow(form: Form, query: Query) -> bool:
     """Return whether the conditions on the results of a query need no Spark."""
-    dfs = {each.name: query.relations[form.stream(each.name)].df for each in form.join.joined}
+    names = [joined.name for joined in form.join.joined]
+    dfs = {name: query.relations[form.stream(name)].df for name in names}
     rows = StructType([StructField(name, df.schema) for name, df in dfs.items()])
     like = next(iter(dfs.values()))
     return all(
