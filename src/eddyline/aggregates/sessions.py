@@ -1,4 +1,4 @@
-"""Sessions: rows of a group that follow each other by no more than a gap.
+"""Sessions: rows of a group without a longer gap between them.
 
 ``SessionBatch`` is the work of a bucket. ``OpenSessions`` keeps sessions that are open, in files
 that never change. A file has all open sessions of its groups, as they were when it was written, by

@@ -1,4 +1,4 @@
-"""Detectors written for one stream, and the bank that comes with them for free.
+"""Detectors written for one stream, and a bank of them.
 
 A new detector in its simplest form is one class and its options:
 

@@ -1,4 +1,4 @@
-"""The folder of a checkpoint: what eddyline keeps there, beside what Spark keeps.
+"""Folder of a checkpoint: eddyline's files beside those of Spark.
 
 ``CHECKPOINT/spark`` is Spark's, ``CHECKPOINT/eddyline`` is ours. Several queries that start
 together have a checkpoint each, in folders of a common one; see ``find_runs``. Read this file in

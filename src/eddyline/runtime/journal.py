@@ -1,4 +1,4 @@
-"""The journal: every decision with its evidence, as far as its budget goes.
+"""Journal: every decision with its evidence, within a size budget.
 
 ``LineFile`` is a file of JSON lines that one process appends to while others read it: the journal
 here, and the progress of ``records``.

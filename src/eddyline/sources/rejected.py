@@ -1,9 +1,9 @@
-"""Values that a source could not read: workers write them, the driver counts and shows them.
+"""Values that a source could not read.
 
-A task writes the rejected values of its split into the folder of its batch, under a name that the
-split alone determines. A task or batch that runs again replaces the file, so each value counts
-once. ``RejectedValues`` counts the values of a batch once it is safe and keeps the newest
-``MOST_KEPT`` values of each stream.
+Workers write them. The driver counts and shows them. A task writes the rejected values of its split
+into the folder of its batch, under a name that the split alone determines. A task or batch that
+runs again replaces the file, so each value counts once. ``RejectedValues`` counts the values of a
+batch once it is safe and keeps the newest ``MOST_KEPT`` values of each stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Arrow tasks in Python workers: what they work on, their place in the job, their last batch."""
+"""Arrow tasks in Python workers.
+
+They know their input, their place in the job, and their last batch.
+"""
 
 from __future__ import annotations
 

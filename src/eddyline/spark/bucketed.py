@@ -1,6 +1,7 @@
-"""Operators whose rows meet in buckets: aggregates, correlations of rules, joins and models.
+"""Operators whose rows meet in buckets.
 
-A bucket has the rows of some keys, and the state that later rows of these keys need. In a batch
+They are aggregates, correlations of rules, joins and models. A bucket has the rows of some keys,
+and the state that later rows of these keys need. In a batch
 
 1. the operator gives each row the number of its bucket;
 2. ``exchange`` brings each bucket to a task of its own. It is the only place where rows move

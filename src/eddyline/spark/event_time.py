@@ -1,15 +1,15 @@
-"""Event time around a stream clock: the order of rows, clocks of results, and warnings.
+"""Event time around a stream clock: measurement, warnings, clocks of results.
 
 In reading order:
 
-1. ``Asked`` and ``counted``: how far out of order the rows of a batch came, counted by one Spark
-   job, observed by another job, or read from what the files of the batch say.
+1. ``Asked`` and ``counted``: how far out of order the rows of a batch came. One Spark job counts
+   it, another job observes it, or the files of the batch say it.
 2. Warnings: ``warned_of_late`` (when many rows were late), ``warn_without_lateness`` (when a run
    starts) and ``warn_of_unbounded_state`` (when a query is made and when it starts).
 3. ``ResultClock`` and ``UnionClock``: the clocks of rows that are results. No result is late.
 4. ``LateRows``: the task that puts late rows of a stream aside.
 
-``clock.StreamClock`` counts and judges the rows of a stream with the first of these.
+``clock.StreamClock`` measures and judges the rows of a stream with the first of these.
 """
 
 from __future__ import annotations

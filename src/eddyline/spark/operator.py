@@ -1,8 +1,9 @@
-"""The Spark half of every operator: how it is laid over a DataFrame, and what it learns of a job.
+"""Spark half of every operator.
 
-The life of a batch is the same for all: ``prepare``, ``lay``, the job runs, ``close`` (what is
-durable, committed once for all operators of the query), ``learn``. Learning runs no job and commits
-nothing. ``spark.operators`` lists the operators by their steps.
+It extends a DataFrame, and learns from the job. The life of a batch is the same for all:
+``prepare``, ``lay``, the job runs, ``close`` (what is durable, committed once for all operators of
+the query), ``learn``. Learning runs no job and commits nothing. ``spark.operators`` lists the
+operators by their steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The output columns of a query, as the last operator of its chain.
+"""Output columns of a query, the last operator of its chain.
 
 A column is SQL, or the answers of a Python function (``called_column``). Where the driver holds the
 rows as an Arrow table, or tasks write their results, columns and fields of columns are picked

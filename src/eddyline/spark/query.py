@@ -1,4 +1,4 @@
-"""A continuous query on Spark: named relations, steps over them, and a start.
+"""Continuous query on Spark: relations, steps, and a start.
 
 ``Catalog`` has what queries read by name: streams, tables, results, functions and aggregates.
 """

@@ -1,4 +1,6 @@
-"""A query's text as steps over what an engine knows: rows, results of other queries, models.
+"""From a query's text to steps over an engine's relations.
+
+A relation has rows, results of another query, or models.
 
 In reading order:
 

@@ -1,4 +1,4 @@
-"""Named relations: the streams and tables that queries read, and their event time in SQL.
+"""Named relations: streams and tables, and their event time.
 
 A relation is a DataFrame under its name, with the column of its event time, its lateness and its
 key. ``checked_relation`` checks what a user gives; ``lateness_rule`` turns the lateness of streams

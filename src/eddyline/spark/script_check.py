@@ -1,6 +1,7 @@
-"""What can be said of a script before Spark starts: its text, names, functions and paths.
+"""Check of a script before Spark starts.
 
-What needs columns, such as the names and types in a condition, is said when Spark knows them.
+It looks at text, names, functions and paths. What needs columns, such as the names and types in a
+condition, is said when Spark knows them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files of streams: how many rows a micro-batch has and between which instants, and what waits.
+"""Files of streams: rows, instants and backlog of a micro-batch.
 
 1. ``FileStream`` and ``BatchFiles``: to count rows and to look at their event times, Spark would
    pass each of them through one more piece of code, or run a job. If a stream is of Parquet files

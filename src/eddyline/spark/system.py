@@ -1,4 +1,4 @@
-"""The stream about the system: what runs did and decided, as rows that any query can read.
+"""Stream about the system: numbers and decisions of runs, as rows.
 
 Its runs are those of this process, or those of checkpoints. ``Feed`` looks at these runs twice a
 second, in a thread of its own, and writes what is new as one Parquet file, which Spark's file

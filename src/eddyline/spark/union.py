@@ -1,4 +1,4 @@
-"""UNION ALL of streams: the rows of all as one DataFrame, with one clock."""
+"""UNION ALL of streams: one DataFrame with one clock."""
 
 from __future__ import annotations
 

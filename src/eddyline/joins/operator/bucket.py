@@ -1,8 +1,8 @@
-"""The work of a task on one bucket in one batch: open its windows, join, keep the new rows.
+"""Work of a task on one bucket in one batch.
 
-``BucketBatch.run`` is the whole of it. Each ``Stage`` that the plan asks for is called before the
-new rows are looked up, after that, and once all runs are written. No file is changed: a new run has
-a name of its own, and counts once the manifest of the batch names it.
+``BucketBatch.run`` opens the windows, joins, and keeps the new rows. It calls each ``Stage`` of the
+plan three times: before the new rows probe, after the probes, and once all runs are written. No
+file is changed: a new run has a new name, and counts once the manifest of the batch names it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Combinations of rows on their way through a pipeline, and rows gathered from several tables.
+"""Combinations of rows on their way through a pipeline.
 
-``Composites`` refer to rows by their places and copy nothing until a result is given. The functions
-below gather values from several runs without concatenating these.
+``Composites`` refer to rows by their places. They copy no values before a result is given. The
+functions below gather values from several runs without concatenating the runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Rows that leave the hot tier or the state: those that are done, and those that constraints drop.
+"""Rows that leave the hot tier or the state.
 
-``Leaving`` says which rows leave: new rows at once, and others when runs are merged. A row is done
-if it was in a result and can be in no other, or if its key is over in all other streams. A tier
-takes such rows, and those that are old. ``ColdRows`` keeps them in cold runs. ``Discarding`` drops
-what constraints say is useless, and keeps a summary of keys.
+``Leaving`` says which rows leave. New rows leave at once, others when runs are merged. A row is
+done if it was in a result and can be in no other, or if its key is over in all other streams.
+
+A tier takes rows that are done or old. ``ColdRows`` keeps them in cold runs. ``Discarding`` drops
+the rows that constraints mark as useless, and keeps a summary of their keys.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
-"""The work of a bucket of entities in a batch: its results, and what it keeps.
+"""Work of one bucket of entities in one batch.
 
-Rows of a batch and the state before come in; results, the state after and a report go out.
-``BucketBatch`` looks only at entities of which a row has come, or that the watermark concerns.
-``plan`` says when results are given.
+The rows of a batch and the state before it come in. Results, the state after it and a report go
+out. ``BucketBatch`` looks only at entities with new rows, and at entities that the watermark
+concerns. ``plan`` says when results are given.
 
-``EarlyBatch`` also gives early results. After each batch there is one answer for all rows so far:
-the final results, and behind them those of a stream that ends here (``_Ended``), with open segments
-and rows that the watermark has not passed yet. It takes back what it gave before and what is not in
-that answer any more (``revisions.revised``). So the newest word of all batches together is that
-answer, whatever the batches are. Once the watermark has passed all rows, these are the results that
-are given without early ones.
+``EarlyBatch`` also gives early results. After each batch it computes one answer for all rows so
+far: the final results, and those of a stream that ends here (``_Ended``), with open segments and
+rows that the watermark has not passed yet. It takes back earlier results that this answer no longer
+has (``revisions.revised``). So the newest versions of all batches together are that answer,
+whatever the batches are. Once the watermark has passed all rows, the answer equals the one without
+early results.
 
-``WholeEarlyBatch`` does the same for all entities of a bucket at once, where a result is of several
-of them (pairs, values over entities) or has other keys (alarms).
+``WholeEarlyBatch`` does the same for all entities of a bucket at once. It serves results of several
+entities (pairs, values over entities) and results with other keys (alarms).
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""Models of streams: what is asked, what a bucket of entities keeps, and what it reports.
+"""Plan, saved state and reports of models of a stream.
 
-A row is looked at when the watermark has passed it, so nothing depends on how rows are cut into
-batches. A segment is given when no later row changes it, and a result when no later segment does.
-Results are given once and never taken back, unless early results are asked for (``bucket``).
+The query looks at a row when the watermark has passed it, so nothing depends on how rows are cut
+into batches. It gives a segment when no later row changes it, and a result when no later segment
+does. It gives results once and never takes them back, unless early results are wanted (``bucket``).
 
-``StreamPlan`` is what is asked: inputs and a graph. ``ModelStep`` is that as a step of a query.
-``staged`` cuts the graph where its entities become other ones. Pairs and values over entities are
-stages of their own: steps before them are by entity, and steps behind them by pair or group.
+``StreamPlan`` has the inputs and the graph. ``ModelStep`` is that as a step of a query. ``staged``
+cuts the graph where its entities become other ones. Pairs and values over entities are stages of
+their own: steps before them are by entity, and steps behind them by pair or group.
 
-``BucketState`` and ``ModelPart`` are the saved state; ``BucketReport`` is what a bucket tells the
+``BucketState`` and ``ModelPart`` are the saved state. ``BucketReport`` is what a bucket tells the
 driver after a batch. A ``Sketch`` in it has rows, segments and results of a few entities to draw,
-and is no part of any answer. These entities have the least codes, which are hashes of keys: they
-are the same in any order of rows and whichever bucket has them. Of each the newest rows are kept.
+and is no part of any answer. It has the newest rows of the entities with the least codes. Codes are
+hashes of keys, so these entities are the same in any order of rows and in any bucket.
 """
 
 from __future__ import annotations

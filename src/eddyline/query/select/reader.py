@@ -1,9 +1,10 @@
-"""Reader of queries: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k``.
+"""Reader of queries, from text to values.
 
-A query over one input is a filter. Its columns are resolved later, when it is bound to a stream: a
-stream may have columns that its schema does not show, such as ``_metadata``. So the parts of a
-filter stay as written, without the qualifiers of columns (``s.v``). The columns of a join are
-resolved here. Subqueries and the parts of UNION ALL are read in the same way.
+An example is ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k``. A query over one input is a
+filter. Its columns are resolved later, when it is bound to a stream: a stream may have columns that
+its schema does not show, such as ``_metadata``. So the parts of a filter stay as written, without
+the qualifiers of columns (``s.v``). The columns of a join are resolved here. Subqueries and the
+parts of UNION ALL are read in the same way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Access predicates of rules, and the rules that are better evaluated in bitmap blocks.
+"""Choice of access predicates or bitmap blocks, rule by rule.
 
 The access predicate of a rule is a set of literals of which at least one is true whenever the rule
 is: only rows with such a literal are candidates, and the rarer they are the less the rule costs.

@@ -1,8 +1,9 @@
-"""From regions of sampled rows to a sequence of constructs, and when to learn it again.
+"""Learning of a sequence of constructs from sampled regions.
 
-All constructs of a sampled row are evaluated, so every candidate is measured on the same rows and
-one sample gives the whole macro-sequence, where the paper takes a period for each position
-[ASC 4.2; one sample is ours]. Learners see regions, never rows, and draw nothing at random.
+It says when to learn it again, too. All constructs of a sampled row are evaluated, so every
+candidate is measured on the same rows and one sample gives the whole macro-sequence, where the
+paper takes a period for each position [ASC 4.2; one sample is ours]. Learners see regions, never
+rows, and draw nothing at random.
 
 A *micro-arrow* leads rows of some regions to another construct next, where the sample says that it
 pays. What they save are evaluations. With attributes that are independent there is next to nothing

@@ -1,9 +1,10 @@
-"""The columns of an aggregate on Spark: calls, groups, cells, and what travels to tasks.
+"""Columns of an aggregate on Spark.
 
-``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
-monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
-``Placement`` makes cells of rows, before or behind the shuffle. ``Travelling`` collects the columns
-of rows that travel to tasks, each expression once, whatever tasks make of it.
+They are calls, groups, cells, and shuffle columns. ``Lifting`` makes calls of aggregates columns:
+what is combined of each row, and the values of what monoids give. ``Groups`` are the columns that
+rows are grouped by, with their codes and buckets. ``Placement`` makes cells of rows, before or
+behind the shuffle. ``Travelling`` collects the columns of rows that travel to tasks, each
+expression once, whatever tasks make of it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Aggregates over event time on Spark: what all of them are, and those by group and window.
+"""Operators of aggregates over event time on Spark.
 
-The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are
-(``columns.Placement``); tasks answer what event time allows, keep the rest, and report.
+This is the driver's half. One shuffle brings the rows of a batch to their buckets, as cells or as
+they are (``columns.Placement``). Tasks answer what event time allows, keep the rest, and report.
 
-A batch with few cells is answered by the driver (``AggregatingOperator.prepare``). Starting tasks
-for the buckets, and a shuffle to them, takes a tenth of a second or more, however little they have
-to do. The work is the same, done by the same code, bucket by bucket.
+The driver answers a batch with few cells by itself (``AggregatingOperator.prepare``): a shuffle and
+tasks for the buckets take a tenth of a second or more, however little they do. The driver runs the
+same code, bucket by bucket.
 
-``AggregateOperator`` runs a step with windows. ``Counted`` are the rows that a window counts, on
-their way by partition and with their own groups. ``shows_changes`` says whether output rows differ
-if and only if values do: then tasks see which results changed.
+``AggregatingOperator`` is the base of all aggregates. ``AggregateOperator`` runs a step with
+windows. ``Counted`` are the rows that a window counts, shuffled by partition, with their groups.
+``shows_changes`` says whether output rows differ if and only if values do: then tasks see which
+results changed.
 """
 
 from __future__ import annotations

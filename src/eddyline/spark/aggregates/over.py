@@ -1,7 +1,8 @@
-"""Aggregates whose rows go to their buckets as they are: ``OVER``, and correlations of rules.
+"""Aggregates whose rows go to buckets unreduced.
 
-``OverOperator`` gives each row values of the rows of its partition up to it. Of the rows of a
-``CorrelateOperator`` only matches of rules go to the bucket of their group; other rows pass.
+They are ``OVER`` and correlations of rules. ``OverOperator`` gives each row values of the rows of
+its partition up to it. Of the rows of a ``CorrelateOperator`` only matches of rules go to the
+bucket of their group; other rows pass.
 """
 
 from __future__ import annotations

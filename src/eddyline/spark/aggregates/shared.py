@@ -1,4 +1,7 @@
-"""Aggregates of several queries over one stream: the rows become cells once, for all of them."""
+"""Shared aggregates of several queries over one stream.
+
+Rows become cells once, for all of them.
+"""
 
 from __future__ import annotations
 

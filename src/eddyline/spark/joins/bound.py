@@ -1,4 +1,4 @@
-"""A windowed join bound to its DataFrames: all that is known of it before a row comes."""
+"""Windowed join bound to its DataFrames, before rows arrive."""
 
 from __future__ import annotations
 

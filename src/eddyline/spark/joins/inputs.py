@@ -1,4 +1,4 @@
-"""The inputs of a join on Spark: what arrives of each, how far event time is, and their filters."""
+"""Inputs of a join on Spark: arrivals, event time and filters."""
 
 from __future__ import annotations
 

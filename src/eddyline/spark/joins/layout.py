@@ -1,4 +1,4 @@
-"""Where each input's columns stand in the DataFrame that all inputs share, and their keys.
+"""Positions of each input's columns and keys in the common DataFrame.
 
 Keys become codes: 64 bits that are equal wherever SQL says that keys are equal.
 """

@@ -1,7 +1,7 @@
-"""A windowed join on Spark: joins micro-batches with the windows, and names what these hold.
+"""Operator of a windowed join on Spark.
 
-The driver's half. The rows of a batch are shuffled to their buckets once; tasks join them, write
-new runs, and report. The state after the batch names these runs.
+This is the driver's half. One shuffle brings the rows of a batch to their buckets. Tasks join them
+with the windows, write new runs, and report. The state after the batch names these runs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""A join that several queries share: one exchange, one window for each stream, own pipelines.
+"""Join that several queries share.
 
-The inputs are those of a join with the longest windows and the columns of all queries. Where
-queries need other rows of an input, a row goes to its bucket if one of them needs it, and says
-which (``plan.MARKS``). Tasks join them for each query in turn (``joins/operator/members``), and
-results say which query they are of (``plan.MEMBER``). Each query has its own orders, learned from
-what its own rows find.
+The queries have one exchange and one window for each stream. The inputs are those of a join with
+the longest windows and the columns of all queries. If queries need different rows of an input, a
+row goes to its bucket if at least one query needs it; ``plan.MARKS`` says which. Tasks join the
+rows for each query in turn (``joins/operator/members``), and a result says which query it is of
+(``plan.MEMBER``). Each query has its own probe orders, learned from what its own rows find.
 
-A query that leaves is joined no more. The windows stay as they are: files of rows depend on them.
+A query that leaves is joined no more. The windows stay as they are, because kept files depend on
+them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""The inputs of a join as one DataFrame: tagged, with codes, in their buckets by one shuffle.
+"""Inputs of a join as one DataFrame.
 
-``laid_input`` lays the steps over one input over the DataFrame that all inputs share. A step works
-on the rows of its input alone, and sees the columns under the input's own names. What it computes
-stands in common columns that go before the shuffle. ``Source`` has all inputs. ``declared_keys``
-finds the declared keys of streams among the key classes. ``Placement`` sends each row to the
-partitions that are its buckets.
+Its rows have the tag of their input and codes of their keys, and reach their buckets in one
+shuffle.
+
+``laid_input`` adds the steps over one input to the common DataFrame. A step works on the rows of
+its input alone, and sees the columns under the input's own names. The columns that a step computes
+become common columns and go through the shuffle. ``Source`` has all inputs. ``declared_keys`` finds
+the declared keys of streams among the key classes. ``Placement`` sends each row to the partitions
+that are its buckets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Tables of a join on Spark: sent to the rows, asked for keys before the shuffle, or read again.
+"""Tables of a join on Spark: broadcast, filters, refreshes.
 
-``Broadcast`` runs batches in which Spark's broadcast join gives the results: nothing is shuffled.
-``TableFilter`` drops rows before the shuffle if a filter of a table's keys does not have their key.
-``RefreshedTables`` puts the rows of a newer version in the place of those that the state has.
+* ``Broadcast`` runs batches in which Spark's broadcast join gives the results, without a shuffle.
+* ``TableFilter`` drops rows before the shuffle if a filter of a table's keys lacks their key.
+* ``RefreshedTables`` replaces the rows of a table in the state by those of a newer version.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The work of Spark's Python workers for a join: one partition, which is one bucket.
+"""Task of a join in a Python worker.
 
-In the lane ``FileJoinRows`` reads the rows of one stream and sends them to buckets; see
-``lane.exchange``.
+One partition is one bucket. In the lane ``FileJoinRows`` reads the rows of one stream and sends
+them to buckets; see ``lane.exchange``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``el.models.fit``, ``declare`` and ``read``: segments of the rows of a DataFrame, or of files."""
+"""``el.models.fit``, ``declare`` and ``read``: segments of a DataFrame or files."""
 
 from __future__ import annotations
 

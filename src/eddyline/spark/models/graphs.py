@@ -1,8 +1,9 @@
-"""Graphs over segments of DataFrames: what calls build, checked, and as precise as results need.
+"""Graphs over segments of DataFrames.
 
-A ``Graph`` is a tree of steps (``models.graph``) whose leaves are sources. Each call of
-``frame.Segments`` reads its arguments here and returns a graph with one more step. ``laying`` runs
-it as Spark plans, ``queries`` makes a query of it where a source is a stream.
+Calls build them. They are checked, and as precise as results need. A ``Graph`` is a tree of steps
+(``models.graph``) whose leaves are sources. Each call of ``frame.Segments`` reads its arguments
+here and returns a graph with one more step. ``laying`` runs it as Spark plans, ``queries`` makes a
+query of it where a source is a stream.
 
 ``precise`` takes the bounds of results back to models (``models.graph.required``). If these bounds
 depend on how large values are, it reads the ranges of values from the rows of a batch DataFrame

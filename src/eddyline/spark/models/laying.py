@@ -1,8 +1,9 @@
-"""Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task.
+"""Segments as Spark plans: one shuffle and one Arrow task.
 
-A ``Source`` is where segments come from: rows that are fitted, or segments that are there.
-``laid`` runs a graph over sources, in the stages that it has on a stream (``streams.plan.staged``):
-pairs and values over entities are tasks of their own, which ``paired`` and ``over_entities`` run.
+The shuffle moves rows, or segments. A ``Source`` is where segments come from: rows that are fitted,
+or segments that are there. ``laid`` runs a graph over sources, in the stages that it has on a
+stream (``streams.plan.staged``): pairs and values over entities are tasks of their own, which
+``paired`` and ``over_entities`` run.
 
 ``Versions`` says which segments hold of those that were written more than once, and checks that no
 two of them do at one instant. ``latest`` keeps the newest word of all early results.

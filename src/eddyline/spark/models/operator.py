@@ -1,8 +1,8 @@
-"""Models of a stream on Spark: rows go to the buckets of their entities in one shuffle.
+"""Operator of models of a stream on Spark.
 
-``ModelOperator`` runs a ``ModelStep``. A bucket is a partition and does its work in a Python worker
-(``task``). The joins of the graph have a choice of what they ask before they make pairs
-(``models.planning.choice``).
+One shuffle brings rows to the buckets of their entities. ``ModelOperator`` runs a ``ModelStep``. A
+bucket is a partition and does its work in a Python worker (``task``). The joins of the graph have a
+choice of what they ask before they make pairs (``models.planning.choice``).
 
 Rows of several streams are one DataFrame (``Arriving``): ``SIDE`` says which input a row is of,
 keys and times are in common columns, and the others in columns of their input. Segments that exist

@@ -1,6 +1,7 @@
-"""Graphs over streams as queries, and answers of rows exactly as without models.
+"""Graphs over streams as queries.
 
-``query_of`` makes a graph over streams a query, which is started as any other.
+Answers of rows, exactly as without models, are here, too. ``query_of`` makes a graph over streams a
+query, which is started as any other.
 
 ``exact_rows`` returns what Spark's SQL says of the rows, because Spark evaluates the condition:
 NaN, ties at an edge and rows of one instant are as they are there. Stored segments only say which

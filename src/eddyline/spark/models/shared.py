@@ -1,4 +1,7 @@
-"""Models of several queries over a stream, which are made once: rows of the results of all."""
+"""Shared models of several queries over a stream.
+
+Models are made once. Results of all queries are rows of one output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``MODEL`` in SQL on Spark: a recipe of calls becomes steps over streams, or rows of tables."""
+"""``MODEL`` in SQL on Spark: recipes as steps.
+
+Steps read streams, or rows of tables.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correlations over the matches of rules, as steps of a query behind that of the rules.
+"""Steps of correlations, behind the step of their rules.
 
 One relation has rows of three kinds: events with their rules, matches of correlations, and alerts.
 An event becomes one row as it is, and one for each correlation that a rule of it belongs to. The

@@ -1,4 +1,4 @@
-"""The rules of a set over one input, followed while the set changes.
+"""Operator of a rule set that changes while it runs.
 
 Each micro-batch has the rules of the moment it starts. What a job observed belongs to the rules it
 was laid with; a job that ends after a change feeds their choice, not that of the rules of now.

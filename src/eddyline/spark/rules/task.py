@@ -1,4 +1,4 @@
-"""The rules of one set in Spark's Python workers, over the Arrow batches of a task.
+"""Rules of one set in a Python worker, over Arrow batches.
 
 The compiled rules travel once per worker process (a broadcast where there is one); what a task is
 shipped is the plan in force. A worker process keeps rules, plan and evidence between tasks.

@@ -1,4 +1,4 @@
-"""The folder of a checkpoint: what Spark keeps there, and what eddyline keeps beside it."""
+"""Folder of a checkpoint, with files of Spark and eddyline."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A running query: each micro-batch runs under the plan in force, and teaches the next ones.
+"""Running query: micro-batches under the plan in force.
 
-``Run._on_batch`` is the life of a batch: open the state, lay the operators, write the results,
-collect what the job observed, commit, learn. Until the commit a batch can run again with the same
-results. What people see is made when they ask. ``reworded`` finds the error that eddyline meant
-where Spark has wrapped one.
+Each batch teaches the next ones. ``Run._on_batch`` is the life of a batch: open the state, lay the
+operators, write the results, collect what the job observed, commit, learn. Until the commit a batch
+can run again with the same results. What people see is made when they ask. ``reworded`` finds the
+error that eddyline meant where Spark has wrapped one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Queries over one stream that run together: one pass over its rows, a sink for each query.
+"""Queries over one stream that run together.
+
+One pass over the rows serves a sink for each query.
 
 In reading order:
 

@@ -1,4 +1,4 @@
-"""Shared scans: what one pass over the rows of a stream evaluates for several queries at once.
+"""Shared scans: one pass over a stream for several queries.
 
 A scan is one class, here or in ``joins``, and one line of ``group.SCANS``. Its class methods say
 which queries it takes, which of them may run together, and why the others may not: a query runs

@@ -1,4 +1,4 @@
-"""Files in one folder, those of a micro-batch with its id in their names.
+"""Files in one folder, named by their micro-batch.
 
 Spark writes them, or Arrow does: in the driver if that holds the rows, or in the tasks that make
 the results. ``parquet_of`` says which files Arrow writes as Spark does.

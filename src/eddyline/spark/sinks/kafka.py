@@ -1,10 +1,10 @@
-"""Results as records of a Kafka topic, each micro-batch once for readers of committed records.
+"""Results as records of a Kafka topic.
 
-The rows of a batch are distributed over a fixed number of tasks by their key, or by their value. So
-a batch that runs again gives each task the same rows. A task writes its rows in one transaction,
-which also commits a marker: offset ``batch + 1`` of a consumer group of the query and the task. A
-task whose marker is there already writes nothing. Kafka ends an open transaction of an earlier
-attempt when the next one begins.
+Readers of committed records see each micro-batch once. The rows of a batch are distributed over a
+fixed number of tasks by their key, or by their value. So a batch that runs again gives each task
+the same rows. A task writes its rows in one transaction, which also commits a marker: offset
+``batch + 1`` of a consumer group of the query and the task. A task whose marker is there already
+writes nothing. Kafka ends an open transaction of an earlier attempt when the next one begins.
 """
 
 from __future__ import annotations

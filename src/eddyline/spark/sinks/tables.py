@@ -1,9 +1,9 @@
-"""Sinks that write tables with a log, Delta and Iceberg, without a JVM and exactly once.
+"""Sinks for Delta and Iceberg tables, exactly once.
 
-Tasks write files beside those of the table (``sources.table_files``). The driver commits the files
-of a batch in one transaction, which also says which batch of which query it is. A batch that runs
-again after a crash finds that transaction, and then commits nothing. A commit that meets another
-writer's is tried again on the newer table.
+They need no JVM. Tasks write files beside those of the table (``sources.table_files``). The driver
+commits the files of a batch in one transaction, which also says which batch of which query it is. A
+batch that runs again after a crash finds that transaction, and then commits nothing. A commit that
+meets another writer's is tried again on the newer table.
 
 With ``mode="merge"`` the driver holds the results of a batch, and merges them by their keys.
 """
