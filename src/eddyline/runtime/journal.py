@@ -324,7 +324,7 @@ def _unreadable(path: Path, what: str, error: OSError) -> StateError:
 
 
 def _unwritable(path: Path, what: str, error: OSError) -> StateError:
-    msg = f"cannot write the {what} {path}: {error}; make room or rights"
+    msg = f"cannot write the {what} {path}: {error}; free space, or give write permission"
     return StateError(msg, path=str(path))
 
 

@@ -158,7 +158,10 @@ class Rejects:
             content = b"\n".join(map(msgspec.json.encode, self._values))
             replace_file(folder / f"{file_name(self._name)}.json", content)
         except OSError as error:
-            msg = f"rejected values cannot be written to {folder}: {error}; make room or rights"
+            msg = (
+                f"rejected values cannot be written to {folder}: {error}; free space, or give "
+                f"write permission"
+            )
             raise SourceError(msg, path=str(folder)) from error
 
 

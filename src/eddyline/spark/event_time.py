@@ -274,10 +274,9 @@ def warned_of_late(
         longer = f"lateness='{more}' of the stream waits for more of them"
     msg = (
         f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
-        f"run.late_rows({stream!r}) has them; {longer}. Files "
-        f"are read in the order in which they were changed: over many that exist, "
-        f"in another order than that of time, give a lateness as large as their disorder, or read "
-        f"them in one batch"
+        f"run.late_rows({stream!r}) has them; {longer}. Spark reads files by modification time; "
+        f"if that is not the order of event time, give a larger lateness, or read all files in one "
+        f"batch"
     )
     warnings.warn(msg, LateRowsWarning, stacklevel=2)
     return True
@@ -329,8 +328,8 @@ def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> N
             those = f"streams {', '.join(names[:-1])} and {names[-1]} have"
         kept = next((name for name in each.keeps_late if name in each.without_lateness), None)
         msg = (
-            f"{those} no lateness: a row that is earlier than one of its stream in a batch before "
-            f"is late and left out; lateness='1 minute' beside time='…' waits for it, and "
+            f"{those} no lateness: a row is late, and left out, if an earlier batch had a later "
+            f"row of its stream; lateness='1 minute' beside time='…' waits for such rows, and "
             f"run.late_rows({kept or each.keeps_late[0]!r}) has those that were left out"
         )
         if limit := _limit_of(source):

@@ -448,7 +448,7 @@ class Operator:
             StateError: it is damaged, or of something else.
         """
         if not isinstance(state, dict):
-            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
+            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no JSON object"
             raise StateError(msg, operator=self.name)
         for each in self.saves:
             if each.component in state:

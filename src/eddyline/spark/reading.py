@@ -208,8 +208,8 @@ def _check_times(read: QueryText, known: Catalog) -> None:
         if each.name != relation.time:
             own = f"is {relation.time!r}" if relation.time else "was not given"
             message = (
-                f"{each.what} goes by {each.name!r}, and the event time of {stream!r} {own}; "
-                f"engine.stream({stream!r}, …, time={each.name!r}) makes it that"
+                f"{each.what} names {each.name!r}, and the event time of {stream!r} {own}; to "
+                f"change that: engine.stream({stream!r}, …, time={each.name!r})"
             )
             refuse(message, read.text, each.start, stream=stream, time=each.name)
 
@@ -312,9 +312,9 @@ def timed(name: str, made: Query, time: str, lateness: str | None) -> Query:
         if given.result_time == time:
             return given
     msg = (
-        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}, which "
-        f"is that of the stream that it reads, unchanged; of aggregates and set operations "
-        f"window.end; and of joins the event time of one of their streams, or greatest(…) of them"
+        f"stream {name!r}: {time!r} is not the event time of the results of {made.name!r}. That is "
+        f"the unchanged event time of the stream that it reads; window.end of aggregates and set "
+        f"operations; and of joins the event time of one stream, or greatest(…) of all"
     )
     raise QueryError(msg, name=name, time=time)
 

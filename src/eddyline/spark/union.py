@@ -238,8 +238,8 @@ def _united(
     for number, each in frames.items():
         if len(each.columns) != len(columns):
             msg = (
-                f"query {query!r}: the parts of UNION ALL go by position, and have "
-                f"{len(columns) - len(own)} and {len(each.columns) - len(own)} columns "
+                f"query {query!r}: the SELECTs of UNION ALL need equally many columns, and have "
+                f"{len(columns) - len(own)} and {len(each.columns) - len(own)} "
                 f"({names[number]!r})"
             )
             raise QueryError(msg, query=query)

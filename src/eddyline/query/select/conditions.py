@@ -460,8 +460,7 @@ class JoinConditions(Conditions):
         if (node := drawn(part.tree)) is not None:
             message = (
                 f"{self._word}: {as_name(node)}() is not deterministic, "
-                f"which is not supported yet in a condition that a join asks of its results or "
-                f"partners"
+                f"which is not supported yet in a condition on results or partners of a join"
             )
             self.statement.refuse(message, part.start)
 

@@ -395,7 +395,7 @@ class _Reader:
             statement.refuse(message, asked.start)
         items = self._items(statement, "")
         if all(item.is_table for item in items):
-            message = f"{word} of tables, whose rows come at no instant, is not supported"
+            message = f"{word} of tables, whose rows have no event time, is not supported"
             statement.refuse(f"{message}; write [NOT] EXISTS (SELECT …)", items[0].start)
         return self._staying(statement, items, word)
 

@@ -204,7 +204,7 @@ def as_text(df: DataFrame, given: Predicate | ColumnPredicate) -> Predicate:
             raise QueryError(msg, predicate=given.name) from error
     if not means_it:
         msg = (
-            f"predicate {given.name!r} is a column that SQL text cannot say; write it as SQL text, "
+            f"predicate {given.name!r} is a Spark column without SQL text; write it as SQL text, "
             f"or make its Python function a predicate: el.predicate(function, reads=[…])"
         )
         raise QueryError(msg, predicate=given.name)

@@ -561,9 +561,9 @@ def _made_input(
     if made.time is None or made.clock is None:
         msg = (
             f"{joined.name!r} cannot be joined: its rows are made by {steps[-1]}, and have no "
-            f"event time. Of aggregates that is a column window.end AS e; of joins that of a "
-            f"stream, said by engine.stream({joined.name!r}, …, time='…'); of other results the "
-            f"event time of their stream, unchanged, which a table has not"
+            f"event time. Select one and name it, engine.stream({joined.name!r}, …, time='…'): "
+            f"window.end of aggregates, the event time of a stream of joins, and else the "
+            f"unchanged event time of the stream. Results of tables have none"
         )
         raise QueryError(msg, input=joined.name)
     made.clock.asked()
@@ -600,7 +600,7 @@ def _check_refreshed(query: str, step: JoinStep, inputs: Sequence[JoinInput]) ->
     if reason:
         msg = (
             f"query {query!r} cannot refresh table {name!r}: {reason}; leave out refresh=…, and "
-            f"start the query again where the table has changed"
+            f"start the query again when the table has changed"
         )
         raise QueryError(msg, query=query, table=name)
 
@@ -618,7 +618,7 @@ def _check_streams(inputs: Sequence[JoinInput]) -> None:
     if len(set(timed.values())) > 1:
         batch = ", ".join(sorted(name for name, streams in timed.items() if not streams))
         msg = (
-            f"{batch} has a time column but is no streaming DataFrame, as others are; a table "
-            f"that does not change is joined without a time"
+            f"{batch} has a time column but is a batch DataFrame, and other inputs are streams; "
+            f"leave out its time= to join it as a table that does not change"
         )
         raise QueryError(msg)

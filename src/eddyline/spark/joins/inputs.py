@@ -317,7 +317,7 @@ class JoinInputs(Operator):
         """
         counts = restored(state, dict[str, ArrivalCounts], "the inputs of a join")
         if missing := self.counts.keys() - counts.keys():
-            msg = f"what was learned of the inputs of a join lacks those of {sorted(missing)}"
+            msg = f"the learned state of a join lacks its inputs {sorted(missing)}"
             raise StateError(msg)
         self.counts = {name: counts[name] for name in self.counts}
 

@@ -331,11 +331,11 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
         if sum(map(max, zip(*sizes, strict=True))) <= MAX_DIGITS:
             return "decimal"
         msg = (
-            f"keys of decimals are compared that have no common type of {MAX_DIGITS} digits, and "
-            f"SQL would round them: {listed}; cast them to one type"
+            f"decimal keys have no common type of {MAX_DIGITS} digits, so SQL would round them: "
+            f"{listed}; cast them to one type"
         )
         raise QueryError(msg, types=found)
-    msg = f"keys of different types are compared: {listed}; cast them to one type"
+    msg = f"keys that are compared have different types: {listed}; cast them to one type"
     raise QueryError(msg, types=found)
 
 
@@ -344,8 +344,8 @@ def _check_kinds(members: Mapping[str, str]) -> None:
     for what, kind in members.items():
         if _NO_KEYS.search(kind) or _FLOATS.search(kind):
             msg = (
-                f"the key of a join {what} is of the type {kind}, which is not supported; compare "
-                f"parts of it that are plain values"
+                f"the join key {what} has the type {kind}, which is not supported; compare plain "
+                f"values in it"
             )
             raise NotSupportedError(msg, type=kind)
 

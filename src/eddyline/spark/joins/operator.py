@@ -960,7 +960,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         others = {learned.way} - {*WAYS} or {learned.results} - {*RESULTS}
         others = others or self.leaving.restore(learned.leaving)
         if others:
-            msg = f"what the join {name!r} has learned is of others: {sorted(others)}"
+            msg = f"the learned state of the join {name!r} has unknown parts: {sorted(others)}"
             raise StateError(msg, query=name)
         for name in self.bound.source.refreshed:  # its keys may not stay unique
             self.leaving.unique.pop(name, None)

@@ -566,8 +566,8 @@ class RefreshedTables:
             if version is not None and version != part.versions.get(table.name):
                 msg = (
                     f"batch {batch_id} began with version {version['version']} of table "
-                    f"{table.stream!r}, which was refreshed then; start the query once more with "
-                    f"refresh=… until that batch is done"
+                    f"{table.stream!r}, when the query had refresh=…; start it with refresh=… "
+                    f"until that batch is done"
                 )
                 raise StateError(msg, table=table.stream, batch_id=batch_id)
 
@@ -597,7 +597,7 @@ class RefreshedTables:
                 versions[name] = current
                 msg = (
                     f"table {name!r} stays at version {current['version']}, because its newest "
-                    f"version cannot be asked for: {error}"
+                    f"version cannot be read: {error}"
                 )
                 warnings.warn(msg, EddylineWarning, stacklevel=own_frames())
                 evidence = {"table": name, "error": str(error)}

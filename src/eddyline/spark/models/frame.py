@@ -577,8 +577,8 @@ def _check(given: Graph) -> None:
         raise NotSupportedError(msg)
     if any(map(graph.is_crossing, graph.parts(given.node))):
         msg = (
-            "report draws the rows, segments and results of single entities, and these are of "
-            "several: report what they are made of, or persist() them to draw the segments alone"
+            "report draws single entities, and these results are of several: report the segments "
+            "that they are made of, or persist() them to draw the segments alone"
         )
         raise NotSupportedError(msg)
 

@@ -318,8 +318,8 @@ def checked(given: Graph) -> Graph:
             raise
         if given.is_streaming:
             msg = (
-                f"{error.message}; or say what values are, which a stream cannot be read for: "
-                "within(…, ranges={'x': (0, 100), 'd(x)': (-3, 3)})"
+                f"{error.message}; or give the ranges of values, because a stream cannot be read "
+                "for them: within(…, ranges={'x': (0, 100), 'd(x)': (-3, 3)})"
             )
             raise OptionError(msg, **error.facts) from error
     return given
@@ -345,8 +345,8 @@ def _with_bounds(
                 name, bound = next(iter(bounds.items()))
                 msg = (
                     f"{name!r} would have to be within {bound}, but segments that are read or "
-                    "persisted stay as near to rows as they were fitted: their errors say how near "
-                    "results are; ask within of el.models.fit(df, …), or fit with lesser bounds"
+                    "persisted keep the bounds of their fit. Call within on el.models.fit(df, …), "
+                    "or fit with smaller bounds; the errors of results say how near they are"
                 )
                 raise OptionError(msg, attribute=name, bound=str(bound))
             continue
@@ -373,12 +373,12 @@ def check_attribute(name: str, keys: Sequence[str]) -> None:
     """
     taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL, *RESERVED]
     if name.lower() in map(str.lower, taken):
-        msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
+        msg = f"attribute {name!r} has the name of a column of results; give it another name"
         raise OptionError(msg, name=name)
     if name.lower().startswith(_PREFIXES):
         msg = (
-            f"an attribute is called {name!r}, and segments have columns that begin with {COEF} "
-            f"and {ERR}, its coefficients and its error; give it another name"
+            f"attribute {name!r} begins with {COEF} or {ERR}, as columns of coefficients and "
+            f"errors do; give it another name"
         )
         raise OptionError(msg, name=name)
 
@@ -463,7 +463,7 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
             would be those of other columns.
     """
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
-        msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
+        msg = f"names must be two different names, such as ('left', 'right'), got {names!r:.60}"
         raise OptionError(msg, names=names)
     for each in names:
         if not checked_text("name of a side", each).isidentifier():
@@ -596,7 +596,7 @@ def integral(
     )
     if window is None:
         if covered:
-            msg = "covered is of windows, and there is none: leave it out, or give a window"
+            msg = "covered needs a window: leave it out, or give window=…"
             raise OptionError(msg, covered=covered)
         return _over_entities(kept, Total(groups, is_average), every)
     return kept.then(Integral(read_length("window", window), every, is_average, bool(covered)))
@@ -626,7 +626,7 @@ def _groups(
             raise QueryError(unknown("key", each, graph.shape.keys), by=list(groups))
     if groups and window is not None:
         msg = (
-            "by groups entities at an instant, and a window is of one entity: first "
+            "by= combines entities at an instant, window= the instants of one entity: first "
             f".{call}by=…), then .{call}window=…)"
         )
         raise NotSupportedError(msg, by=by)

@@ -495,7 +495,7 @@ def read_results(given: str, *, is_streaming: bool) -> bool:
     if given not in RESULTS:
         raise OptionError(unknown("results", str(given), RESULTS), results=given)
     if given == "early" and not is_streaming:
-        msg = "results='early' is of streams; of a batch DataFrame all results are final"
+        msg = "results='early' needs a stream; all results of a batch DataFrame are final"
         raise OptionError(msg, results=given)
     return given == "early"
 

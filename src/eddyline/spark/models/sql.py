@@ -158,8 +158,8 @@ class _Planned:
         for name in (made.stream, made.rows):
             if self._is_stream(name):
                 message = (
-                    f"segments that are kept are read from tables, and so are their rows; {name!r} "
-                    "is a stream"
+                    f"MODEL SEGMENTS OF reads segments and their rows from tables; {name!r} is a "
+                    "stream"
                 )
                 raise self._at(NotSupportedError(message), made.start)
 
@@ -375,7 +375,7 @@ class _Planned:
 
 def _called(of: Any, node: Call, arguments: list[Any], named: dict[str, Any]) -> Any:
     if not isinstance(of, Segments):
-        msg = f"{node.method} is of segments, and these are rows"
+        msg = f"{node.method} needs segments, and these are rows"
         raise NotSupportedError(msg)
     if node.method == "select":  # its names may be those of arguments
         return of.select(*arguments, **named)

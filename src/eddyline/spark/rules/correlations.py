@@ -70,8 +70,8 @@ class Correlating:
         """
         if ALERTS in (each.lower() for each in self.columns):
             msg = (
-                f"the events have a column {ALERTS!r}, which is where alerts of correlations are "
-                f"told; rename it: df.withColumnRenamed({ALERTS!r}, '…')"
+                f"the events have a column {ALERTS!r}, which correlations need for their alerts; "
+                f"rename it: df.withColumnRenamed({ALERTS!r}, '…')"
             )
             raise QueryError(msg, column=ALERTS)
         relation = f"matches of {self.rules.input}"

@@ -306,8 +306,8 @@ def with_descriptions(lists: pa.ListArray, described: pa.Array | None) -> pa.Lis
 
 def _exceeding(what: str, n_matches: int, n_rows: int, n_bytes: int) -> SourceError:
     msg = (
-        f"{what} of the {n_matches:,} matches of a batch of {n_rows:,} rows come to {n_bytes:,} "
-        f"bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
-        f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
+        f"{what} of the {n_matches:,} matches of a batch of {n_rows:,} rows take {n_bytes:,} "
+        f"bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; lower "
+        f"spark.sql.execution.arrow.maxRecordsPerBatch"
     )
     return SourceError(msg, matches=n_matches, rows=n_rows)

@@ -128,7 +128,7 @@ def _disk_error(reason: str, text: str, query: str) -> SourceError:
     where = f"its sink's folder {sink[1]}" if sink else "a disk, such as that of spark.local.dir"
     once = ", and no row is lost or written twice" if sink else ""
     msg = (
-        f"query {query!r} cannot write to {where}: {reason}; make room and start the query again "
+        f"query {query!r} cannot write to {where}: {reason}; free space and start the query again "
         f"with its checkpoint: the batch runs again{once}"
     )
     return SourceError(msg, query=query, folder=sink[1] if sink else None)
@@ -505,7 +505,7 @@ class Run(RunFace):
         inputs = [name] if name in keepers else [each for each in keepers if _is_of(each, name)]
         if len(inputs) > 1:
             listed = ", ".join(map(repr, inputs))
-            msg = f"several inputs of query {self.name!r} are of {name!r}; name one: {listed}"
+            msg = f"query {self.name!r} reads {name!r} as several inputs; name one: {listed}"
             raise QueryError(msg, name=name, inputs=inputs)
         if not inputs:
             raise QueryError(unknown("input", name, list(keepers)), name=name)

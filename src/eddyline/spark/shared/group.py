@@ -460,7 +460,7 @@ class SharedQueries:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, msgspec.json.format(msgspec.json.encode(self._listed)))
         except OSError as error:
-            msg = f"cannot write {path}: {error}; make room or rights"
+            msg = f"cannot write {path}: {error}; free space, or give write permission"
             raise StateError(msg, path=str(path)) from error
 
     @property

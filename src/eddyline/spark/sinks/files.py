@@ -352,7 +352,8 @@ def _number_of_files(given: Any) -> int | None:
         return None
     if not str(given).isdecimal() or int(given) < 1:
         msg = (
-            f"option 'files' is the most files of a batch, a whole number from 1 on, got {given!r}"
+            f"option 'files' limits the files of a batch; give a whole number from 1 on, got "
+            f"{given!r}"
         )
         raise OptionError(msg, files=given)
     return int(given)

@@ -371,8 +371,8 @@ def folder_of(what: str, path: str | Path) -> Path:
     """
     if "://" in str(path):
         msg = (
-            f"the {what} is a folder that the driver has, such as one that is mounted, got the "
-            f"URI {str(path)!r}; give the path of a folder, and as state= a URI that workers reach"
+            f"the {what} must be a folder of the driver, such as a mounted one, got the URI "
+            f"{str(path)!r}; only state= may be a URI, which all workers reach"
         )
         raise OptionError(msg, got=str(path))
     return Path(path if isinstance(path, Path) else checked_text(what, path)).absolute()
