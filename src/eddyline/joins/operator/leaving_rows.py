@@ -133,7 +133,7 @@ class Leaving(Stage):
     def after_probe(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> None:
-        """Count the older rows that were in results, and those of merged runs that are done."""
+        """Count older rows in results, and rows of merged runs that are done."""
         self._windows = {
             name: (*runs, news[name]) if name in news else runs for name, runs in windows.items()
         }

@@ -264,7 +264,7 @@ class Pipeline:
     def _with_codes(
         self, joined: Composites, links: Sequence[int], new: SortedRun, base: int
     ) -> Composites:
-        """Return combinations with the codes of some key classes, those of new rows if missing."""
+        """Return combinations with codes of some key classes, of new rows if missing."""
         missing = [key for key in links if key not in joined.codes]
         if not missing:
             return joined
@@ -345,7 +345,7 @@ def _bins(
 
 
 def _binned(ages: NDArray[np.int64], step: int) -> dict[int, int]:
-    """Return the bins of some ages (µs), each of which stands for so many."""
+    """Return the weighted bins of some ages (µs)."""
     numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
     return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """How models stand after a batch."""
+    """State of models after a batch, as numbers."""
 
     n_rows: int
     """Rows that segments stand for."""
@@ -266,7 +266,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is drawn of an attribute of an entity."""
+    """Curves of one attribute of an entity."""
 
     entity: str
     attribute: str

@@ -70,7 +70,7 @@ IS_ROW = "__is_row"
 
 @dataclass(frozen=True)
 class BoundJoin:
-    """The facts of a join: what is asked, of which columns, and how rows travel."""
+    """Facts of a join: conditions, columns, and shuffle columns."""
 
     name: str
     """Name of the query."""
@@ -107,7 +107,7 @@ class BoundJoin:
 
     @cached_property
     def compared(self) -> tuple[str, ...]:
-        """What is still asked of two rows that equal codes find, over qualified columns."""
+        """Residual conditions on two rows with equal codes, over qualified columns."""
         equalities = self.step.equalities if self.source.rough else ()
         return (*equalities, *self.step.conditions)
 
@@ -259,7 +259,7 @@ class BoundJoin:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        """The time after which no row of each input is needed (µs), as far as time tells."""
+        """Retention time of each input's rows (µs), if event time limits it."""
         own = {each.name: each.window.length for each in self.source.layouts}
         if self.step.kind != "inner":
             left, right = own
@@ -268,7 +268,7 @@ class BoundJoin:
 
     @property
     def constrained(self) -> dict[str, int]:
-        """The lengths of the windows of which constraints are used (µs), by input.
+        """Lengths of the windows with constraints (µs), by input.
 
         One that has no end is among them only where rows are dropped. In a join that is not inner a
         row that is gone would make its partner a result, and where windows count rows it would
@@ -311,7 +311,7 @@ class BoundJoin:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is inner, and its results wait for nothing."""
+        """Whether the join is inner and its results do not wait for event time."""
         return self.step.kind == "inner" and not self.is_ordered
 
     @property
@@ -357,7 +357,7 @@ class BoundJoin:
 
     @cached_property
     def task_schema(self) -> StructType:
-        """The columns that tasks return: those of all inputs, ``input.column``, and the report."""
+        """Columns that tasks return: ``input.column`` for all inputs, and the report."""
         columns = [
             StructField(result_column(name, column.name), column.dataType)
             for name, of in self._fields.items()
@@ -438,7 +438,7 @@ class BoundJoin:
 
     @property
     def gives_all(self) -> bool:
-        """Whether each row that tasks return, but a report, is a result."""
+        """Whether every row that tasks return is a result, apart from reports."""
         return self.step.kind == "inner" or not self.compared
 
     def results(self, df: DataFrame) -> DataFrame:
@@ -449,7 +449,7 @@ class BoundJoin:
 
     @cached_property
     def result_step(self) -> ArrowStep:
-        """How results are made of what tasks return, of a join that ``gives_all``."""
+        """Step from the rows of tasks to results, for a join that ``gives_all``."""
         schema = table_schema(self.spark, self.result_schema)
         return ArrowStep(self.empty_results, partial(in_structs, schema))
 

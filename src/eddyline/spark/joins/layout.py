@@ -143,12 +143,12 @@ class JoinInput:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether its rows come in micro-batches."""
+        """Whether the rows of the input come in micro-batches."""
         return bool((self.df if self.made is None else self.made.source).isStreaming)
 
     @property
     def is_projected(self) -> bool:
-        """Whether its columns are computed, and not those of the stream."""
+        """Whether the input has computed columns and not those of the stream."""
         return any(isinstance(each, ProjectStep) for each in self.steps)
 
 
@@ -252,7 +252,7 @@ class Layouts:
 
 
 def _ties(each: JoinInput, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that order rows of one instant: all, those without an order as text."""
+    """Return all columns, to order rows of one instant; types without an order as text."""
     for name in window.partition_by:
         if not _is_plain(types[name]):
             msg = f"PARTITION BY {name} of {each.name!r}: {types[name]} is no type to group by"

@@ -228,7 +228,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def may_read_files(self) -> bool:
-        """Whether its tasks are to read the files of the next batch, if there are files."""
+        """Whether tasks should read the files of the next batch, if there are files."""
         return self.lane.may_read
 
     @property
@@ -285,7 +285,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         return super().is_whole(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
-        """Return the windows after the batch, of which all files are written.
+        """Return the windows after the batch; all their files are written.
 
         Raises:
             StateError: late rows cannot be made durable.
@@ -435,7 +435,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.lane.follow(*streams, asks_files=site.asks_files)
 
     def _columns_read(self, of: JoinInput) -> tuple[str, ...]:
-        """Return the columns of an input that tasks read, those of its conditions included."""
+        """Return the columns of an input that tasks read, also for its conditions."""
         return columns_to_read(self._needed(of), self._conditions[of.name])
 
     @cached_property
@@ -473,7 +473,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def is_covering(self) -> bool:
-        """Whether tasks evaluate the filters of inputs in the batch that is laid."""
+        """Whether tasks evaluate the filters of inputs in the current batch."""
         return self._reading is not None
 
     @property
@@ -551,7 +551,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @cached_property
     def _common(self) -> pa.Schema:
-        """The columns of rows of all inputs, as tasks send them."""
+        """Columns of the common rows that tasks send."""
         types = {INPUT: "int", START: "bigint", **self.bound.source.types}
         text = ", ".join(f"{name} {kind}" for name, kind in types.items() if name[:5] != RAW)
         return arrow_schema(self.spark, cast("StructType", StructType.fromDDL(text)))
@@ -586,7 +586,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def result_step(self) -> ArrowStep | None:
-        """How results are made of all rows that tasks return; None if some are no results."""
+        """Step from the rows of tasks to results; None if some rows are no results."""
         return self.bound.result_step if self.gives_all else None
 
     def once(self, df: DataFrame) -> DataFrame:
@@ -696,7 +696,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def loops(self) -> Sequence[JoinLoop]:
-        """What keeps the orders of pipelines good."""
+        """Loops that keep the orders of pipelines good."""
         return (self.loop,)
 
     def _count(self, reports: Sequence[BucketReport]) -> dict[str, int]:

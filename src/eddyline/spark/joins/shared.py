@@ -69,7 +69,7 @@ class SharedBound(BoundJoin):
         return df.select(*self._structs, F.col(MEMBER))
 
     def columns_of(self, member: JoinMember, name: str) -> tuple[str, ...]:
-        """Return the columns of an input in results of a query, with those that are compared."""
+        """Return an input's columns in a query's results, and the compared ones."""
         layout = self.source.layout(name)
         compared = self.inputs[layout.number].compared if self.source.rough else ()
         needed = {*member.columns[name], *compared}
@@ -97,7 +97,7 @@ class Member:
         return self.of.name
 
     def plan(self, parts: Sequence[int]) -> MemberPlan:
-        """Return how it is joined in the next batch; ``parts`` are those of each key class."""
+        """Return the plan of the next batch; ``parts`` has the parts of each key class."""
         return MemberPlan(
             self.number,
             self.name,
@@ -152,7 +152,7 @@ class SharedJoinOperator(JoinOperator):
         return [each for each in self.members if each.is_here]
 
     def leave_out(self, names: Sequence[str]) -> list[str]:
-        """Join nothing for some queries from the next batch on; return those that were there."""
+        """Stop joining for some queries from the next batch on; return the ones that ran."""
         with self._lock:
             left = [each for each in self.here if each.name in names]
             for each in left:
@@ -168,7 +168,7 @@ class SharedJoinOperator(JoinOperator):
 
     @property
     def loops(self) -> Sequence[JoinLoop]:
-        """What keeps the orders of pipelines good, query by query."""
+        """Loops that keep the orders of pipelines good, query by query."""
         return [each.loop for each in self.here]
 
     def take_entries(self) -> list[JournalEntry]:

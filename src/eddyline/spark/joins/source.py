@@ -78,7 +78,7 @@ class OwnColumns:
 
     @property
     def is_mine(self) -> Column:
-        """Whether a row is of the input."""
+        """Condition that a row belongs to the input."""
         return F.col(INPUT) == self.number
 
     def named(self, df: DataFrame) -> DataFrame:
@@ -86,7 +86,7 @@ class OwnColumns:
         return self.renamed.over(df, {place: name for name, place in self.places.items()})
 
     def unnamed(self, df: DataFrame) -> DataFrame:
-        """Return the common DataFrame with common columns alone, as ``named`` was given it."""
+        """Return the DataFrame with common columns alone, which ``named`` was given."""
         return self.renamed.over(df, self.places)
 
 
@@ -381,7 +381,7 @@ class Source:
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The numbers of the inputs of which rows that cannot join come, too."""
+        """Numbers of the inputs whose rows come even if they cannot join."""
         return tuple(each.number for each in self.layouts if each.is_awaited or each.is_raw)
 
     @property
@@ -407,7 +407,7 @@ class Source:
         return None if self.streams is None else self.trunk.rows(0, df)
 
     def joined(self, df: DataFrame) -> DataFrame:
-        """Return the rows of all streams, with the results of those that are made."""
+        """Return the rows of all streams, also of streams made by operators."""
         made = [each.rows() for each in self.made]
         own = self.of_streams(df)
         rows = _union([*([] if own is None else [own]), *made])
@@ -415,7 +415,7 @@ class Source:
         return rows
 
     def timed(self, df: DataFrame, *, is_first: bool) -> DataFrame:
-        """Return the rows of a batch that have an event time, and at first those of the tables."""
+        """Return a batch's rows with an event time; the first batch adds the tables."""
         if is_first and self.tables is not None:
             df = df.unionByName(self.tables)
         return df.where(f"{START} IS NOT NULL")

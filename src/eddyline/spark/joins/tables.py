@@ -132,7 +132,7 @@ class Broadcast:
 
     @property
     def can_begin(self) -> bool:
-        """Whether the tables can be copied by themselves: they have no steps to be laid."""
+        """Whether the tables can be copied alone: they have no steps."""
         return not any(
             each.steps for each in self.bound.inputs if each.name not in self.bound.timed
         )
@@ -159,7 +159,7 @@ class Broadcast:
         return task.report
 
     def sizes(self, part: JoinPart) -> tuple[int, int]:
-        """Return rows and bytes of the tables, as they are kept."""
+        """Return rows and bytes of the tables in the state."""
         files = [file for each in self.tables for file in part.files(each.name)]
         return sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
 
@@ -266,17 +266,17 @@ class Broadcast:
 
     @property
     def _is_counted(self) -> bool:
-        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
+        """Whether the inputs count exactly the rows that probe: no step is in between."""
         steps = self.bound.inputs[self.stream.number].steps
         return not (self.inputs.mode.looks_ahead or steps or self.stream.is_raw)
 
     @property
     def _passes(self) -> str:
-        """SQL of what rows have to be beside: of an inner join those with all keys."""
+        """SQL condition on probing rows: an inner join needs all keys."""
         return "" if self.stream.is_raw else f" AND {PASSES}"
 
     def _joined(self, df: DataFrame, name: str, equal: Sequence[Column]) -> DataFrame:
-        """Return rows with those of a table."""
+        """Return rows joined with a table."""
         kind, copy = self.bound.step.kind, self._copies[name]
         if kind != "inner" and self.bound.compared:
             # Conditions find the columns of both in structs.
@@ -299,7 +299,7 @@ class Broadcast:
 
     @cached_property
     def _compared(self) -> list[Column]:
-        """What is asked of two rows beside, where that decides what is a result."""
+        """Residual conditions on two rows, if these decide what is a result."""
         return [F.expr(f"({each}\n)") for each in self.bound.compared]
 
     @cached_property
@@ -354,7 +354,7 @@ def one_bucket(graph: JoinGraph) -> Grid:
 
 
 def _column(of: InputLayout, name: str) -> str:
-    """Return the name of a column of an input beside those of others."""
+    """Return the qualified name of a column of an input."""
     return f"__own{of.number}_{[each for each, _ in of.columns].index(name)}"
 
 
