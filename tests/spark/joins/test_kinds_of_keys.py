@@ -112,7 +112,7 @@ def test_null_has_a_partner_where_null_equals_null(frame):
         ("CAST(l.k AS STRING COLLATE UTF8_LCASE) = r.k", "has a collation"),
         ("l.f = r.f", "f has the type struct<x:double>"),
         ("l.var = r.var", "has the type variant, which is not supported"),
-        ("l.ym = r.ym", "ym is of the type interval year to month, which Arrow does not have"),
+        ("l.ym = r.ym", "ym has the type interval year to month, which Arrow does not have"),
         ("l.i = r.i AND l.ym < r.ym", "needs the column 'ym' in Python tasks"),
         ("l.v <=> r.k", "l has a float and r a string; CAST one of them"),
         ("l.i < r.i", "no equality connects r with l"),

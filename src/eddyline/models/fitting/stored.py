@@ -64,8 +64,8 @@ class Stored:
         """
         for name, bound in asked.items():
             msg = (
-                f"{name!r} would have to be within {bound}, but segments of a stream stay as near "
-                "to rows as they were fitted; ask within of el.models.fit(df, …), which makes them"
+                f"{name!r} would have to be within {bound}, but segments of a stream keep the "
+                "bounds of their fit; call within on el.models.fit(df, …), which makes them"
             )
             raise OptionError(msg, attribute=name, bound=str(bound))
         return self

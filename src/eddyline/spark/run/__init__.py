@@ -1,4 +1,4 @@
-"""Life of a running query: prepare, apply, run, commit, learn.
+"""Life of a running query: prepare, lay, run, commit, learn.
 
 It is the same for all operators.
 
