@@ -165,7 +165,7 @@ def on_last_row(n_rows: int, value: bytes | None) -> pa.Array:
 
 
 class _WithoutBrokenPipes:
-    """What a worker prints, but for traces of a pipe that Spark has closed."""
+    """Output of a worker, without traces of a pipe that Spark has closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -103,7 +103,7 @@ MOST_ROWS = 65_536
 
 
 class BucketReport(Protocol):
-    """What a bucket did in a batch, and its state after that."""
+    """Report of a bucket on a batch, with its state afterwards."""
 
     @property
     def bucket(self) -> int: ...  # noqa: D102
@@ -240,7 +240,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
 
     @property
     def result_step(self) -> ArrowStep | None:
-        """How results are made of what tasks return, without Spark; None if Spark makes them."""
+        """Step from the rows of tasks to results, without Spark; None if Spark makes them."""
         return None
 
     def exchange(

@@ -244,7 +244,7 @@ class StreamClock(Operator):
 
     @property
     def asks(self) -> Asked:
-        """What it asks of rows; see ``Looking``."""
+        """Questions about rows; see ``Looking``."""
         before = None
         if self.lateness.shares:
             latest = [self.part.latest.get(each, ALWAYS) for each in self.lateness.given]

@@ -57,7 +57,7 @@ _LOOKED = f"{PREFIX}_looked"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of the event times of the rows of a batch."""
+    """Questions about the event times of a batch's rows."""
 
     micros: Column
     """The event time of a row (µs)."""
@@ -70,7 +70,7 @@ class Asked:
 
     @property
     def bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """What is given as ``before``, or the same of streams of which nothing is known."""
+        """Bounds before the batch: ``before``, or those of streams without any rows yet."""
         unknown = [ALWAYS] * self.n_streams
         return self.before or (unknown, unknown)
 
@@ -141,7 +141,7 @@ class Looking(Protocol):
 
     @property
     def asks(self) -> Asked:
-        """What it asks of the rows that it is laid over."""
+        """Questions about the rows that it is laid over."""
         ...
 
 

@@ -68,7 +68,7 @@ class Batch:
 
 
 class Metrics(Protocol):
-    """What a job observes, once it has run."""
+    """Observations of a job, known once it has run."""
 
     def get(self, timeout_s: float) -> dict[str, Any] | None:
         """Return it, or None if it is not there after so many seconds."""
@@ -347,7 +347,7 @@ class Operator:
 
     @property
     def arrow_step(self) -> ArrowStep | None:
-        """How it makes its result of Arrow tables, without Spark; it then learns nothing.
+        """Step that makes the result of Arrow tables without Spark; it then learns nothing.
 
         None if Spark makes it.
         """

@@ -128,7 +128,7 @@ class ProjectOperator(Operator):
 
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
-        """How columns of the input, or fields of such, are picked; None if one is computed."""
+        """Step that picks columns of the input, or their fields; None if one is computed."""
         if self._step.calls:
             return None
         texts, source = self._step.projections, self._source

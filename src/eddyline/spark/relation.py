@@ -110,7 +110,7 @@ def instant_of(micros: str, *, is_local: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """How a table is read again while queries run."""
+    """Refresh: how often a table is read again while queries run."""
 
     source: VersionedSource
     every_us: int

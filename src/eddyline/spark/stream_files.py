@@ -207,7 +207,7 @@ def _step(offset: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where the driver puts the rows of a batch that it reads itself."""
+    """Place for the rows of a batch that the driver reads itself."""
 
     folder: Path | None = None
     """None: it reads nothing."""

@@ -88,7 +88,7 @@ _ROWS, _TOLD = "rows", "told.json"
 
 
 class Told(msgspec.Struct):
-    """How far a run is told."""
+    """Position in a run up to which the stream has told it."""
 
     batch: int = -1
     """The newest batch."""
@@ -98,7 +98,7 @@ class Told(msgspec.Struct):
 
 
 class _Place(msgspec.Struct):
-    """How far a feed is."""
+    """Position of a feed."""
 
     number: int = 0
     """Of its newest file."""

@@ -73,7 +73,7 @@ class Part:
 
 
 class _Union(Operator):
-    """What the rows of several parts are, however these are laid."""
+    """Rows of several parts, however the parts are laid."""
 
     name = "union"
     source: DataFrame

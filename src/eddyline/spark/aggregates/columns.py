@@ -110,7 +110,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Made:
-    """What tasks make partials of single rows of; see ``aggregates.plan.Lift``."""
+    """Source of the partials of single rows in tasks; see ``aggregates.plan.Lift``."""
 
     way: Way
     text: str
@@ -573,7 +573,7 @@ class MaskedColumn:
 
 
 class Travelling:
-    """What travels of rows, and what tasks make of it, in the order in which it is added.
+    """Shuffle columns of rows, and the columns that tasks make of them, in order.
 
     Args:
         columns: of the rows.

@@ -138,7 +138,7 @@ def _test_of(rows: DataFrame, condition: str) -> RowTest | None:
 
 
 class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
-    """What all aggregates are: rows or cells in buckets, answered as event time allows.
+    """Base of all aggregates: rows or cells in buckets, answered as event time allows.
 
     Args:
         step: what is run.
@@ -247,7 +247,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """What travels of rows beside partials: SQL over the rows by its name in tasks."""
+        """Shuffle columns of rows beside partials: SQL over the rows by names in tasks."""
         return self.groups.travelling
 
     def travelling(self, *, in_files: bool) -> Travelling:
@@ -269,7 +269,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def slides(self) -> Slides | None:
-        """How time is cut into cells; None if rows go to the buckets as they are."""
+        """Slides that cut time into cells; None if rows go to the buckets unreduced."""
         return None
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
@@ -328,7 +328,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Where rows become cells, if they do before they are counted, and who reads files."""
+        """Choices: where rows become cells, and who reads files."""
         return (*(() if self.by_row else (self.loop,)), *self.lane.choices)
 
     # -- one batch ------------------------------------------------------------------------------
@@ -469,7 +469,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @cached_property
     def _travels(self) -> Travelling:
-        """What of rows travels, and what tasks make of it."""
+        """Return the shuffle columns, and the columns that tasks make of them."""
         return self.travelling(in_files=False)
 
     @cached_property
@@ -480,7 +480,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @cached_property
     def _in_files(self) -> Travelling:
-        """What travels where tasks read the rows themselves."""
+        """Return the shuffle columns if tasks read the rows themselves."""
         return self.travelling(in_files=True)
 
     @property
@@ -509,7 +509,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def _lifts(self) -> Mapping[str, Lift]:
-        """How tasks make columns of those of rows that travel in the batch that is laid."""
+        """Steps of tasks from shuffle columns to columns, in the current batch."""
         return (self._travels if self.files is None else self._in_files).lifts
 
     def _file_rows(self, files: ListedScan, *, spans: bool = False) -> FileRows:
@@ -732,7 +732,7 @@ class AggregateOperator(AggregatingOperator):
 
     @property
     def slides(self) -> Slides | None:
-        """How time is cut into cells; None if rows go to the buckets as they are."""
+        """Slides that cut time into cells; None if rows go to the buckets unreduced."""
         if isinstance(self.window, SlideWindow):
             return Slides.of(self.window)
         return None if self.by_row else EACH_INSTANT
@@ -757,7 +757,7 @@ class AggregateOperator(AggregatingOperator):
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """What travels of rows beside partials: SQL over the rows by its name in tasks."""
+        """Shuffle columns of rows beside partials: SQL over the rows by names in tasks."""
         if self.counted is not None:
             return self.counted.travelling
         if not isinstance(self.window, StayWindow):
@@ -799,7 +799,7 @@ class AggregateOperator(AggregatingOperator):
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
-        """How output columns are made that are groups, values and parts of the window."""
+        """Step that picks output columns: groups, values and parts of the window."""
         drops = self.step.having or self.step.copies
         if self._tells_old or drops or isinstance(self.window, SessionWindow):
             return None
@@ -855,7 +855,7 @@ class AggregateOperator(AggregatingOperator):
 
     @cached_property
     def _sides(self) -> tuple[Added, ...]:
-        """What is added for each side: its row, then its output columns, and whether it is there.
+        """Columns added for each side: its row, its output columns, and whether it is there.
 
         The row of the second side takes the place of that of the first.
         """
@@ -987,7 +987,7 @@ class Counted:
 
     @property
     def travelling(self) -> dict[str, str]:
-        """What tasks read of rows beside aggregates and ties: SQL by the names that it has there.
+        """Further columns that tasks read: SQL by their names in tasks.
 
         Of groups that are columns of the rows this is the column.
         """

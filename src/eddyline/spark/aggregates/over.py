@@ -120,7 +120,7 @@ class OverOperator(AggregatingOperator):
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
-        """How rows get values that are what tasks return; None if Spark makes one of them."""
+        """Step that adds the values of tasks to rows; None if Spark computes one."""
         if not all(each.is_plain for each in self.calls):
             return None
         names = [each.name for each in self.columns]

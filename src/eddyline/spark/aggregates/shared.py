@@ -120,7 +120,7 @@ class SharedAggregateOperator(AggregatingOperator):
 
     @cached_property
     def slides(self) -> Slides:
-        """How time is cut into cells: at the edges of all windows."""
+        """Slides that cut time into cells: at the edges of all windows."""
         return Slides.common([each.window for each in self.members])
 
     @property
@@ -152,7 +152,7 @@ class SharedAggregateOperator(AggregatingOperator):
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
-        """How results are made if all values are what tasks return; None if Spark makes them."""
+        """Step from the values of tasks to results; None if Spark makes them."""
         if any(each.having for each in self.members) or not all(
             each.is_plain for each in self.calls
         ):

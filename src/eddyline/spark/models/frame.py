@@ -560,7 +560,7 @@ def _done(graph: Graph) -> Segments | DataFrame | Query:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """How much is drawn."""
+    """Limits on what is drawn."""
 
     entities: int
     rows: int

@@ -77,7 +77,7 @@ class Leaf(graph.Input):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What is done with sources, whose keys have the same names and types."""
+    """Graph of steps over sources, whose keys have the same names and types."""
 
     node: graph.Node
     """Its inputs are leaves."""
@@ -105,7 +105,7 @@ class Graph:
 
     @property
     def shape(self) -> Shape:
-        """Which columns come out."""
+        """Shape of the result: its keys and attributes."""
         return self.node.shape
 
     @property
@@ -127,7 +127,7 @@ class Graph:
 
     @property
     def df(self) -> DataFrame:
-        """What comes out.
+        """Result as a DataFrame.
 
         Raises:
             NotSupportedError: of a stream; it has state, which only a query keeps.

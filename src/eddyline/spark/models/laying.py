@@ -78,7 +78,7 @@ class RawRows:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where segments come from: rows that are fitted, or segments that are there."""
+    """Source of segments: rows to fit, or existing segments."""
 
     df: DataFrame
     shape: Shape
@@ -439,7 +439,7 @@ class Versions:
 
     @property
     def _keys(self) -> list[Column]:
-        """What says which segments must not overlap."""
+        """Columns that say which segments must not overlap."""
         keys = [F.col(quoted(each)) for each in self._layout.keys]
         if self._version is None:
             return keys

@@ -180,7 +180,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def unbounded(self) -> tuple[UnboundedState, ...]:  # type: ignore[override]
-        """What is kept for ever: models without a horizon hold back what is joined with them."""
+        """State that grows for ever: models without a horizon hold back what joins them."""
         inputs = zip(self.step.inputs, self.step.plan.inputs, strict=True)
         names = [
             n for n, each in inputs if isinstance(each.maker, Declared) and each.maker.is_endless
@@ -222,7 +222,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What joins ask before, and who reads files."""
+        """Choices: which sides joins filter first, and who reads files."""
         return (*((self.planning,) if self.planning.joins else ()), *self.lane.choices)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
@@ -267,7 +267,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def result_step(self) -> ArrowStep | None:
-        """How results are made; None if they have positions, which Spark puts in degrees."""
+        """Step that makes results; None if they have positions, which Spark puts in degrees."""
         return None if has_positions(self.asked.node.shape) else self._as_returned
 
     @cached_property
@@ -284,7 +284,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def _fit(self) -> Fit:
-        """How the rows of files become segments; see ``files.fit_of``."""
+        """Fit of the rows of files; see ``files.fit_of``."""
         return fit_of(self.step.plan.inputs[0].maker)
 
     @property

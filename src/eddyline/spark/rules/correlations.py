@@ -125,7 +125,7 @@ class Correlating:
 
     @cached_property
     def _carried(self) -> tuple[str, ...]:
-        """What correlations of alerts read of events: SQL texts."""
+        """SQL texts that correlations of alerts read of events."""
         of_alerts = (
             one for each in self.correlations for one in each.references if one.name in self._places
         )

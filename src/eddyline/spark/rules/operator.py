@@ -431,7 +431,7 @@ class RuleOperator(Operator):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """How the rules that run are looked for, and who reads files."""
+        """Choices: how matching rules are found, and who reads files."""
         return (self.compiled.choice, *self.lane.choices)
 
     def records(self) -> tuple[RuleRecord, ...]:

@@ -136,7 +136,7 @@ class RuleTask:
 
     @property
     def described(self) -> pa.Array | None:
-        """What is told of rules by their places, in a worker; None: the places."""
+        """Descriptions of rules by their places, in a worker; None: the places."""
         return self.names if isinstance(self.told, str) else self.told
 
     def _evaluated(

@@ -54,7 +54,7 @@ ABOUT_RULE = StructType(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What workers do with a DataFrame."""
+    """Work of workers on a DataFrame."""
 
     task: RuleTask
     columns: tuple[str, ...]

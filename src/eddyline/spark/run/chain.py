@@ -499,7 +499,7 @@ class Steering:
 
     @property
     def n_pinned(self) -> int:
-        """How many plans are pinned."""
+        """Number of pinned plans."""
         return len(self._pins)
 
     def views(self) -> tuple[PinView, ...]:

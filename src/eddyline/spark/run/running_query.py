@@ -369,7 +369,7 @@ class RunFace(ABC):
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark says that it is doing."""
+        """Status of the query as Spark tells it."""
         return dict(self.streaming_query.status)
 
     @property

@@ -490,7 +490,7 @@ class Placed(Operator):
 
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
-        """How a table gets the place of each row."""
+        """Step that adds the place of each row to a table."""
         return ArrowStep(self.shape(self._rows), partial(with_places, self._place, PLACES))
 
     def shape(self, df: DataFrame) -> DataFrame:
