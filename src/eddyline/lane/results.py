@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import parquet as pq
 
 from eddyline.errors import SourceError
@@ -25,6 +24,8 @@ from eddyline.lane.exchange import BLOB_BYTES, HELD_BYTES, binary_of, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from eddyline.lane.expressions import Values
 
 Receipt = tuple[bytes, int]
 """A file name or a blob, and its number of rows."""
@@ -38,20 +39,18 @@ GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
 
 @dataclass(frozen=True)
 class Picked:
-    """Output columns that are columns of their input, or fields of struct columns."""
+    """Output columns that are picked from the input or computed, without Spark."""
 
-    paths: tuple[tuple[str | int, ...], ...]
-    """Name of the input column, and the place of the field if it is one."""
+    columns: tuple[Values, ...]
+    """What makes each column."""
     schema: pa.Schema
     """The output columns."""
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the output columns of a table."""
         columns = []
-        for (name, *fields), field in zip(self.paths, self.schema, strict=True):
-            column = table[name]
-            if fields:
-                column = pc.struct_field(column, fields)
+        for values, field in zip(self.columns, self.schema, strict=True):
+            column = values.over(table)
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.Table.from_arrays(columns, schema=self.schema)
 

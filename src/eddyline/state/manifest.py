@@ -39,7 +39,8 @@ VERSIONS = "versions"
 """The folder of the versions of tables, in that of the state; see ``table_versions``."""
 
 IS_OWN = re.compile(
-    r".*[.](index|rows|held|filter|dropped|groups|ends)[.]arrow([.].*)?|[0-9]{8}[.]json.*", re.DOTALL
+    r".*[.](index|rows|held|filter|dropped|groups|ends)[.]arrow([.].*)?|[0-9]{8}[.]json.*",
+    re.DOTALL,
 )
 """Names of files of runs and of versions of tables; no other file of their folders is removed."""
 
@@ -227,7 +228,9 @@ class ManifestFolder:
         }
         try:
             present, stems = names_in(self.files, self._runs), self._stems
-            there = {name: stems.get(name) or _stem(name) for name in present if IS_OWN.fullmatch(name)}
+            there = {
+                name: stems.get(name) or _stem(name) for name in present if IS_OWN.fullmatch(name)
+            }
             needed = manifest.names
             new = needed - before
             if missing := new.difference(there.values()):
