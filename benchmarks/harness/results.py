@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -148,24 +149,11 @@ def short_table(run: dict[str, Any], before: str) -> str:
     )
     suite = run["suite"]
     all_of_them = f"[All {len(run['results'])}, with notes](../benchmarks/results/{suite}.md)."
-    statuses = [result["status"] for result in run["results"] if result not in chosen]
-    parts = [
-        f"{count} {words_of_status}"
-        for status, words_of_status in OTHERS.items()
-        if (count := statuses.count(status))
-    ]
-    others = f"Not shown: {', '.join(parts)}. " if parts else ""
+    statuses = Counter(result["status"] for result in run["results"] if result not in chosen)
+    others = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    others = f"Not shown: {others}. " if others else ""
     head = "| scenario | value | target | status |\n|---|---|---|---|\n"
     return f"{head}{rows}\n{others}{all_of_them}\n"
-
-
-OTHERS = {
-    "ok": "that meet their target",
-    "report": "without a target",
-    "skipped": "skipped",
-    "failed": "failed",
-}
-"""How a page counts the scenarios that it leaves out, by their status."""
 
 
 def with_run(page: str, run: dict[str, Any]) -> str:

@@ -181,7 +181,7 @@ def test_a_short_table_has_what_the_page_chose_and_every_missed_target():
     shows = next(row["shows"] for row in rows if row["id"] == "neutral")
     assert f"| `neutral`: {shows} | 1.5 | ≤ 1.02 | short |\n" in table
     assert "gone" not in table
-    last = "Not shown: 1 that meet their target, 1 without a target. [All 4, with notes]"
+    last = "Not shown: 1 ok, 1 report. [All 4, with notes]"
     assert table.endswith(f"\n\n{last}(../benchmarks/results/filters.md).\n")
 
 
