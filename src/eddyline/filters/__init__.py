@@ -1,8 +1,8 @@
 """Conjunctions of predicates, in a learned order.
 
-A predicate has its block. Classes of rows may have an order of their own. What comes in: predicates
-and the columns of their input, then the profiles of batches. What goes out: which predicate runs
-where, the order in force, and the rows of an Arrow batch that pass.
+What comes in: predicates and the columns of their input, then the profiles of batches. What goes
+out: which predicate runs where, the order in force, perhaps one for each class of rows, and the
+rows of an Arrow batch that pass.
 
 Invariant: a row passes if and only if every predicate is true on it, whatever the order. An error
 counts only on a row that every other predicate lets through.

@@ -1,9 +1,9 @@
 """Stored segments of a stream, read as rows.
 
-``Segments.to_df`` and queries of segments write such rows. The event time of such a row is ``lo``.
-Before an instant that event time has passed all segments are there that begin before it. So a
-segment is final when event time has passed its begin. Segments of an entity must not overlap. That
-is looked for: between batches an entity keeps until when its latest segment goes.
+``Segments.to_df`` and queries of segments write such rows. Their event time is ``lo``, so all
+segments that begin before the watermark are there. A segment is final when the watermark has passed
+its begin. Segments of an entity must not overlap. The check keeps for each entity the end of its
+latest segment between batches.
 """
 
 from __future__ import annotations
