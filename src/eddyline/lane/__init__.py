@@ -2,9 +2,8 @@
 
 Rows never become rows of the JVM.
 
-What comes in: the files of a batch, and the columns that a query
-needs. What goes out: tasks of row groups, Arrow columns as Spark would hand them over, and whether
-to read files this way at all.
+What comes in: the files of a batch, and the columns that a query needs. What goes out: tasks of row
+groups, Arrow columns as Spark would hand them over, and whether to read files this way at all.
 
 Invariant: the lane is one more plan. Its rows are those that Spark's own scan would give, or it
 refuses and says why.

@@ -1,6 +1,6 @@
 """Server of the page, on the loopback address.
 
-It has a thread with an event loop of its own.
+The server runs in a thread with an event loop of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Check of a script before Spark starts.
 
-It looks at text, names, functions and paths. What needs columns, such as the names and types in a
-condition, is said when Spark knows them.
+The check covers text, names, functions and paths. Anything that needs columns, such as names and
+types in a condition, is checked when Spark knows them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shared models of several queries over a stream.
 
-Models are made once. Results of all queries are rows of one output.
+The segments are made once. The common output has the rows of the results of all queries.
 """
 
 from __future__ import annotations
