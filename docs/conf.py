@@ -53,6 +53,7 @@ CONTENTS = {
         "docs/tutorials/features_for_serving",
         "docs/tutorials/fleet_of_vessels",
         "docs/tutorials/kafka_to_lakehouse",
+        "docs/questions",
         "docs/how_it_works",
     ],
     "What it does": [

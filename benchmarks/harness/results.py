@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -124,18 +125,48 @@ def start_of(suite: str) -> str:
 VALUE = re.compile(r"`(\w+)` \*\*(.*?)\*\*")
 """A scenario in a page, and in bold behind it its value, or why there is none."""
 
+PAGE_ROW = re.compile(r"(?m)^\| `(\w+)`: (.*?) \|")
+"""A scenario in the short table of a page, and the page's words for it."""
+
+
+def short_table(run: dict[str, Any], before: str) -> str:
+    """Return the table of a page: what the page chose, in its words, and every other missed target.
+
+    A line under the table counts the scenarios that the page leaves out, and links to all of them.
+
+    Args:
+        run: the run, with all scenarios of a suite.
+        before: the table that the page has now. Its rows choose the scenarios and their words.
+    """
+    words = dict(PAGE_ROW.findall(before))
+    chosen = [
+        result for result in run["results"] if result["id"] in words or result["status"] == "short"
+    ]
+    rows = "".join(
+        f"| `{result['id']}`: {words.get(result['id'], result['shows'])} "
+        f"| {shown(result['value'])} | {result['target'] or '–'} | {result['status']} |\n"
+        for result in chosen
+    )
+    suite = run["suite"]
+    all_of_them = f"[All {len(run['results'])}, with notes](../benchmarks/results/{suite}.md)."
+    statuses = Counter(result["status"] for result in run["results"] if result not in chosen)
+    others = ", ".join(f"{count} {status}" for status, count in statuses.items())
+    others = f"Not shown: {others}. " if others else ""
+    head = "| scenario | value | target | status |\n|---|---|---|---|\n"
+    return f"{head}{rows}\n{others}{all_of_them}\n"
+
 
 def with_run(page: str, run: dict[str, Any]) -> str:
-    """Return a page of markdown with a run: the table between two marks, or values in bold.
+    """Return a page of markdown with a run: the short table between two marks, or values in bold.
 
     Raises:
         ValueError: the page has neither the marks nor a value of a scenario of the run.
     """
     start = start_of(run["suite"])
     before, _, rest = page.partition(start)
-    _, found, after = rest.partition(END)
-    if found:
-        return f"{before}{start}{table(run)}{END}{after}"
+    table_before, end, after = rest.partition(END)
+    if end:
+        return f"{before}{start}{short_table(run, table_before)}{END}{after}"
     values = {each["id"]: f"`{each['id']}` **{shown(each['value'])}**" for each in run["results"]}
     if not any(match[1] in values for match in VALUE.finditer(page)):
         msg = f"the page has no lines {start.strip()!r} and {END.strip()!r}, and no value in bold"

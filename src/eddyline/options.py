@@ -1,7 +1,7 @@
 """Options of queries, declared once: name, meaning, range, default.
 
-Only what a user has a reason to set is an option. Any other number is a constant beside its use,
-and ``REMOVED`` says what has become of those that once were options.
+Only a number that a user has a reason to set is an option. Any other number is a constant beside
+its use. ``REMOVED`` says what replaces each option of an earlier version.
 """
 
 from __future__ import annotations

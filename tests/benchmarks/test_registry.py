@@ -152,9 +152,11 @@ def test_a_quick_scenario_runs_and_is_written(tmp_path, capsys):
     assert row["value"] > 0.99
     assert "late_drift_pair" in results.markdown(written)
     assert "+0.0%" in results.comparison(written, written)
-    page = f"before\n{results.start_of('filters')}old\n{results.END}after\n"
+    row_before = "| `late_drift_pair`: two that swap | old | – | ok |\n"
+    page = f"before\n{results.start_of('filters')}{row_before}{results.END}after\n"
     filled = results.with_run(page, written)
     assert "old" not in filled
+    assert f"| `late_drift_pair`: two that swap | {results.shown(row['value'])} | " in filled
     assert filled.startswith("before\n")
     assert filled.endswith("after\n")
     assert filled == results.with_run(filled, written)
@@ -163,6 +165,24 @@ def test_a_quick_scenario_runs_and_is_written(tmp_path, capsys):
     assert results.with_run(page, written) == page.replace("_pair` **none", f"_pair` **{value}")
     with pytest.raises(ValueError, match="no lines"):
         results.with_run("`late_drift` **none**", written)
+
+
+def test_a_short_table_has_what_the_page_chose_and_every_missed_target():
+    values = {"late_drift": 1.1, "late_drift_pair": 1.0, "neutral": 1.5, "neutral_comparisons": 2.2}
+    rows = [
+        results.row(scenario, Measurement(values[scenario.id], ""), 0.1)
+        for scenario in scenarios("filters")
+        if scenario.id in values
+    ]
+    run = {"suite": "filters", "machine": {}, "results": rows}
+    before = "| `late_drift`: our words | old | old | old |\n| `gone`: no scenario | 1 | – | ok |\n"
+    table = results.short_table(run, before)
+    assert "| `late_drift`: our words | 1.1 | ≤ 1.15 | ok |\n" in table
+    shows = next(row["shows"] for row in rows if row["id"] == "neutral")
+    assert f"| `neutral`: {shows} | 1.5 | ≤ 1.02 | short |\n" in table
+    assert "gone" not in table
+    last = "Not shown: 1 ok, 1 report. [All 4, with notes]"
+    assert table.endswith(f"\n\n{last}(../benchmarks/results/filters.md).\n")
 
 
 def test_results_that_are_added_keep_the_others_and_their_commit(tmp_path):

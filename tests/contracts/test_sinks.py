@@ -242,7 +242,7 @@ def test_a_batch_is_written_to_as_many_files_as_wanted(spark, tmp_path):
     assert names == ["batch-00000000-00000.zstd.parquet", "batch-00000000-00001.zstd.parquet"]
     assert spark.read.parquet(str(tmp_path)).count() == 64
     for wrong in (0, "few", -1, 1.5):
-        with pytest.raises(OptionError, match="most files of a batch"):
+        with pytest.raises(OptionError, match="limits the files of a batch"):
             sink_of("parquet", tmp_path, options={"files": wrong})
 
 

@@ -174,7 +174,7 @@ MISTAKES = [
     ("CREATE QUERY q AS SELECT 'x", "a quote or a comment that is left open", (1, 26)),
     ("CREATE RULES r", "expected ON, got the end of the statement", (1, 14)),
     ("CREATE RULES r ON", "the form is: CREATE RULES name ON stream [FROM 'rules/']", (1, 17)),
-    (";\n CREATE RULES r ON s", "rules 'r' are none: name a file or folder (FROM", (2, 2)),
+    (";\n CREATE RULES r ON s", "rules 'r' are empty: name a file or folder (FROM", (2, 2)),
     ("CREATE RULES r ON s AS", "expected FROM or WITH, got 'AS'", (1, 21)),
     ("CREATE RULES r ON s WITH (as_struct=3)", "as_struct is true or false, got '3'", (1, 27)),
     (

@@ -130,5 +130,5 @@ def test_one_of_many_threads_gets_the_folder(path):
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path):
-    with pytest.raises(StateError, match=r"cannot lock the checkpoint ckpt by .*make room"):
+    with pytest.raises(StateError, match=r"cannot lock the checkpoint ckpt by .*free space"):
         locked(tmp_path / "nowhere" / "lock")

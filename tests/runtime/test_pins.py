@@ -128,7 +128,7 @@ def test_pins_that_cannot_be_read_or_written_say_so(loop, targets, pins, tmp_pat
     with pytest.raises(StateError, match=r"the folder is gone, .* start it with checkpoint="):
         Pins(tmp_path / "missing" / "pins.json").pin(targets, {"aggregate": "late"}, 0)
     pins.path.mkdir()
-    with pytest.raises(StateError, match="make room or rights"):
+    with pytest.raises(StateError, match="free space, or give write permission"):
         pins.pin(targets, {"aggregate": "late"}, 0)
 
 

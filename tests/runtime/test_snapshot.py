@@ -81,7 +81,7 @@ def test_a_failed_save_leaves_the_old_state(path, monkeypatch, step):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, step, full)
-    with pytest.raises(StateError, match="No space left on device; make room"):
+    with pytest.raises(StateError, match="No space left on device; free space"):
         SnapshotFile(path, "abc").save({"arrow": {}}, 8)
     monkeypatch.undo()
     assert SnapshotFile(path, "abc").load() == (STATE, 7)

@@ -124,7 +124,9 @@ def test_values_outlive_a_folder_that_goes_with_its_run(tmp_path):
 
 def test_a_full_disk_is_said(tmp_path):
     (tmp_path / "s").write_text("a file stands where the folder should be")
-    with pytest.raises(SourceError, match=r"cannot be written to .*; make room or rights"):
+    with pytest.raises(
+        SourceError, match=r"cannot be written to .*; free space, or give write permission"
+    ):
         reject(tmp_path, 0, [1])
 
 

@@ -102,7 +102,7 @@ def test_the_lateness_of_the_hint_loses_no_row(spark, folder, text):
 
     told = warnings_with("1 second")
     assert len(told) == (1 if text == COUNTS else 2)
-    hint = "; lateness='25 minutes' would have held all of them. Files are read"
+    hint = "; lateness='25 minutes' would have held all of them. Spark reads files"
     assert all(hint in each for each in told)
     assert warnings_with("25 minutes") == []
 
@@ -122,8 +122,8 @@ def test_without_a_lateness_the_start_says_what_is_late_and_the_way_out(spark, f
     assert one.filename == __file__, "it points at the code of the user"
     names = "streams 's' and 't' have" if text == JOIN else "stream 's' has"
     assert str(one.message) == (
-        f"{names} no lateness: a row that is earlier than one of its stream in a batch before is "
-        f"late and left out; lateness='1 minute' beside time='…' waits for it, and "
+        f"{names} no lateness: a row is late, and left out, if an earlier batch had a later row of "
+        f"its stream; lateness='1 minute' beside time='…' waits for such rows, and "
         f"run.late_rows('s') has those that were left out"
     )
     assert len(run.records) == 1, "files that exist are one batch, in which no row is late"

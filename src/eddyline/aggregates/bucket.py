@@ -1,9 +1,10 @@
-"""The work of one bucket of an aggregate: cells in, results and files out.
+"""Work of one bucket of an aggregate in one batch.
 
-Cells wait until event time has passed them. Then they are answered, together with the cells of
-before that windows reach back to. Answers depend on event time alone, and neither on how rows are
-cut into batches nor on where their cells are. Each kind of window is a class of its own: it says
-which cells are answered, and which ranges of cells make a result.
+Cells come in. Results and files go out. Cells wait until event time has passed them. Then they are
+answered, together with the cells of before that windows reach back to. Answers depend on event time
+alone, and neither on how rows are cut into batches nor on where their cells are. Each kind of
+window is a class of its own: it says which cells are answered, and which ranges of cells make a
+result.
 
 If only changes are wanted, the result before is most often the one that was just given, so its
 values are computed once (``Beside``). If output columns are values as they are, tasks compare these

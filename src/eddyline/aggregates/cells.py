@@ -1,7 +1,8 @@
-"""Cells: rows with partial aggregates, by group and time; and the cells of batches before.
+"""Cells: rows with partial aggregates, by group and time.
 
-A group is known by two hashes of its values, ``CODE`` and ``CHECK``, 128 bits together. In the
-order of groups, cells are sorted by code, check and start: results are computed of them so.
+The cells of earlier batches are here, too. A group is known by two hashes of its values, ``CODE``
+and ``CHECK``, 128 bits together. In the order of groups, cells are sorted by code, check and start:
+results are computed of them so.
 
 ``History`` keeps cells as long as windows need them, in files that never change. A file has the
 cells of a span of time in the order of groups. Beside it stands its *summary*, one cell for each

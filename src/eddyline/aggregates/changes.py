@@ -1,11 +1,12 @@
-"""Windows that change with every row: of a length, of the last rows, or of ``OVER``.
+"""Windows that change with every row.
 
-``ChangeBatch`` is the work of a bucket for windows of a length of time. ``CountBatch`` is that for
-windows that count rows. There rows come with two codes: the code of their partition, in which all
-are counted, whether WHERE keeps them or not; and the code by which those that WHERE keeps are
-grouped. A row leaves at the instant at which the last of so many rows behind it has come, whatever
-their groups are. ``StayBatch`` is that for the rows of a join: each says itself how long it stays.
-``RowBatch`` gives each row values of the rows of its group up to it.
+They have a length, or hold the last rows, or are those of ``OVER``. ``ChangeBatch`` is the work of
+a bucket for windows of a length of time. ``CountBatch`` is that for windows that count rows. There
+rows come with two codes: the code of their partition, in which all are counted, whether WHERE keeps
+them or not; and the code by which those that WHERE keeps are grouped. A row leaves at the instant
+at which the last of so many rows behind it has come, whatever their groups are. ``StayBatch`` is
+that for the rows of a join: each says itself how long it stays. ``RowBatch`` gives each row values
+of the rows of its group up to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Arrow's columns as NumPy arrays, and whole numbers that sort as Spark sorts the values.
+"""Columns of Arrow as NumPy arrays.
 
-Keys: NaN is greater than every number and equal to itself, texts sort by their bytes, structs by
-their fields and arrays by their elements, in which NULL is the least. -0.0 sorts before 0.0, so
-that which of them is found does not depend on the order of rows.
+Sort keys are whole numbers that order values as Spark does. Keys: NaN is greater than every number
+and equal to itself, texts sort by their bytes, structs by their fields and arrays by their
+elements, in which NULL is the least. -0.0 sorts before 0.0, so that which of them is found does not
+depend on the order of rows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The work of one bucket of correlations: matches in, alerts and files out.
+"""Work of one bucket of correlations in one batch.
 
-A correlation of rules is a condition on the matches of a group within a timespan, event by event.
-``CorrelationBatch`` answers matches once event time has passed them, and keeps those that later
-timespans reach back to; the kernel walks the matches of each group once.
+Matches come in. Alerts and files go out. A correlation of rules is a condition on the matches of a
+group within a timespan, event by event. ``CorrelationBatch`` answers matches once event time has
+passed them, and keeps those that later timespans reach back to; the kernel walks the matches of
+each group once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The table of aggregate functions: of which partials each is made, and what becomes of these.
+"""Table of aggregate functions.
 
-A function is SQL at both ends, which Spark evaluates natively: ``lift`` gives what is combined of
-one row, ``final`` the value of combined partials. Between them stand monoids, which Spark's
-aggregate (``Monoid.reduce_sql``) and eddyline's kernels know alike.
+A row says which partials a function needs, and how its value follows from them. A function is SQL
+at both ends, which Spark evaluates natively: ``lift`` gives what is combined of one row, ``final``
+the value of combined partials. Between them stand monoids, which Spark's aggregate
+(``Monoid.reduce_sql``) and eddyline's kernels know alike.
 
 Placeholders of templates:
 

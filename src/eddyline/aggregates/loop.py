@@ -1,9 +1,9 @@
-"""The choice of where rows become cells, and where cells are answered.
+"""Choice of where rows become cells, and where cells are answered.
 
-*Early*, a task makes one cell of the rows of a group and slice that it reads, and cells are
-shuffled; this pays if they are fewer than rows. *Late*, rows are shuffled and then made cells,
-once. By the *driver*, cells are made early and fetched: if they are few, starting tasks for their
-buckets takes longer than the work of these.
+*Early*: a task makes one cell of the rows of a group and slice that it reads, and cells are
+shuffled. This pays if cells are fewer than rows. *Late*: rows are shuffled and then become cells,
+once. *Driver*: cells are made early, and the driver fetches and answers them. With few cells,
+starting tasks for the buckets takes longer than the work.
 
 ``AggregateLoop.step`` takes the profile of a batch, and changes the plan if that says so.
 """

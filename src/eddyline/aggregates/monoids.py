@@ -1,9 +1,10 @@
-"""Monoids: operations that combine partials, on entries of a column, over many ranges at once.
+"""Monoids: associative operations that combine partial aggregates.
 
-In comes a column of partials with ranges of its entries. Out comes the partial of each range
-(``merge``), or what the final SQL reads of it (``value``). Ranges follow each other: their first
-and their last entries are both in ascending order. So one pass over the entries serves all ranges,
-however long they are. Where the entries of one group end, those of the next begin, and ranges jump.
+They work on the entries of a column, over many ranges at once. In comes a column of partials with
+ranges of its entries. Out comes the partial of each range (``merge``), or what the final SQL reads
+of it (``value``). Ranges follow each other: their first and their last entries are both in
+ascending order. So one pass over the entries serves all ranges, however long they are. Where the
+entries of one group end, those of the next begin, and ranges jump.
 
 Below the interface stand the monoids: sums and counts, averages, moments (of which variances,
 covariances and correlations are made), extremes, the first and last entry by time, lists and

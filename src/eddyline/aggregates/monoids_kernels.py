@@ -1,8 +1,9 @@
-"""Compiled: what combines partials of ranges of entries, in one pass over the entries of a column.
+"""Compiled combination of partials over ranges, for each monoid.
 
-Ranges follow each other, so entries come in at the right end and leave at the left. Nothing that
-was rounded is taken away again: what is known of the entries up to the right end of what was seen,
-and of those from there on, is combined ("two stacks"). So what left a range leaves no trace.
+A kernel passes once over the entries of a column. Ranges follow each other, so entries come in at
+the right end and leave at the left. Nothing that was rounded is taken away again: what is known of
+the entries up to the right end of what was seen, and of those from there on, is combined ("two
+stacks"). So what left a range leaves no trace.
 
 * *Sums.* Whole numbers are added and taken away in 192 bits, which is exact. Sums of doubles are
   two stacks, each with the error of its rounding beside it, so that the result hardly depends on

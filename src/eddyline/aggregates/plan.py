@@ -1,4 +1,4 @@
-"""The work of the buckets of an aggregate in one batch, and what they report.
+"""Plan of an aggregate's buckets for one batch, and their reports.
 
 ``AggregatePlan`` goes to workers and ``BucketReport`` comes back. ``AggregatePart`` is the state
 between batches. ``Lift`` says how a task makes a partial aggregate of a row from a column of the

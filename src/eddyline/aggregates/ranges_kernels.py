@@ -1,8 +1,9 @@
-"""Compiled: the ranges of cells that the result of a group at an instant is computed of.
+"""Compiled search for the ranges of cells of each result.
 
-Cells are sorted by group and start; ``bounds`` has the first cell of each group, and the number of
-all. Each function is called twice: with no room (arrays of size 0), to count, and with room for as
-many. Ranges are half-open, and neither end of them ever goes back.
+A result belongs to a group at an instant. Cells are sorted by group and start; ``bounds`` has the
+first cell of each group, and the number of all. Each function is called twice: with no room (arrays
+of size 0), to count, and with room for as many. Ranges are half-open, and neither end of them ever
+goes back.
 """
 
 from __future__ import annotations

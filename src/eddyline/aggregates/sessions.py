@@ -1,10 +1,11 @@
-"""Sessions: rows of a group that follow each other by no more than a gap.
+"""Sessions: rows of a group without a longer gap between them.
 
-``SessionBatch`` is the work of a bucket. ``OpenSessions`` keeps sessions that are open, in files
-that never change. A file has all open sessions of its groups, as they were when it was written, by
-group; the newest file that has a group is right. So a batch reads the sessions of the groups that
-it has rows of, and those that end, and writes what the former became. Files of about the same size
-become one, so that there are few of them.
+``SessionBatch`` is the work of a bucket. ``OpenSessions`` keeps open sessions in files that never
+change. A file has all open sessions of its groups at the time of writing, sorted by group. If
+several files have a group, the newest one counts.
+
+A batch reads the sessions of groups with new rows, and the sessions that end. It writes the changed
+ones. Files of about the same size are merged, so that there are few of them.
 """
 
 from __future__ import annotations

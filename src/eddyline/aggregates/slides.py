@@ -1,6 +1,7 @@
-"""Windows that end at every slide, of one query or of several over the cells that they share.
+"""Windows that end at every slide.
 
-``Slides`` cuts time into cells and says where windows end; ``SlideBatch`` is the work of a bucket.
+Several queries may share their cells. ``Slides`` cuts time into cells and says where windows end;
+``SlideBatch`` is the work of a bucket.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Aggregates of users: a class that lifts rows to partials, combines these, and lowers them.
+"""Aggregates of users, as classes with three methods.
+
+A class lifts rows to partials, combines partials, and lowers them to values.
 
 Example:
     >>> import pyarrow.compute as pc

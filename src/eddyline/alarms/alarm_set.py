@@ -1,9 +1,9 @@
-"""``el.AlarmSet``: named alarms that may change while they run, and the step that asks them.
+"""``el.AlarmSet``: named alarms that may change while they run.
 
-An alarm is a name and a condition over modelled attributes and keys, given as text or as
-``el.Rule`` (``AlarmSource``). A query reads its text over the keys and attributes of its segments
-(``Alarm``), checks each later change of the set, and takes the alarms of the moment a micro-batch
-starts.
+The step of a query that evaluates them is here, too. An alarm is a name and a condition over
+modelled attributes and keys, given as text or as ``el.Rule`` (``AlarmSource``). A query reads its
+text over the keys and attributes of its segments (``Alarm``), checks each later change of the set,
+and takes the alarms of the moment a micro-batch starts.
 """
 
 from __future__ import annotations

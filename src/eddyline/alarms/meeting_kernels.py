@@ -1,4 +1,7 @@
-"""Compiled: bounds of expressions on segments, and which sorted constants lie between them."""
+"""Compiled bounds of expressions on segments, against sorted constants.
+
+A kernel says which constants lie between the bounds.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """Ways to solve the alarms of a template, and their estimated costs.
 
-*Covered*: each comparison is computed once, on the segments that the loosest constants of those
-before it leave, and sorted constants say which alarms are met. *Union*: each alarm is asked its
-first comparison alone; what any of them leaves is put together, each segment once, and the others
-are computed once on these. *Unshared*: each alarm alone. Answers are the same.
+* *Covered*: each comparison is computed once, on the segments that the loosest constants of the
+  comparisons before it leave. Sorted constants say which alarms hold.
+* *Union*: each alarm tests its first comparison alone. The other comparisons are computed once, on
+  all segments that some alarm keeps.
+* *Unshared*: each alarm alone.
 
-All ways are made of the same kinds of work (``profile.KINDS``), so a way can be priced without a
-trial. The constants and the distributions of values say how much there would be of each kind, with
-bounds that hold whatever comparisons know of each other.
+The answers are the same. All ways consist of the same kinds of work (``profile.KINDS``), so a way
+has a price without a trial. Constants and distributions of values give the amount of each kind. The
+bounds on it hold however comparisons depend on each other.
 """
 
 from __future__ import annotations

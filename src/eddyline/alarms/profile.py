@@ -1,7 +1,7 @@
 """Profiles of solving alarms: small, mergeable, keyed by texts.
 
-``Tally`` counts and times the work of a block of segments by its kinds; ``AlarmProfile`` sums up
-blocks, for the loop that plans.
+A task fills a ``Tally``: it counts and times each kind of work on a block of segments.
+``AlarmProfile`` adds up the tallies of blocks. The driver's loop plans from it.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@
 ``Template`` for all conditions that differ in constants alone, and the conditions on keys as rules
 over entities (``EntityRules``).
 
-A comparison ``e - c op 0`` is taken apart into what it reads, ``e``, and the constant ``c``. Its
-mirror image ``-e + c`` is the same comparison: signs are exact, so what is computed of the two
-differs by its sign alone.
+A comparison ``e - c op 0`` is split into the expression ``e`` and the constant ``c``. The mirrored
+comparison of ``-e + c`` shares its template: both give the same numbers with opposite signs.
 """
 
 from __future__ import annotations

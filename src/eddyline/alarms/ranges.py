@@ -1,7 +1,8 @@
-"""The step of a graph that finds where alarms hold: segments in, ranges of alarms out.
+"""Step of a graph that finds where alarms hold.
 
-A step that watches also returns the profile of its block: what templates took, and of a sample of
-segments how values are spread and what conjuncts leave out (``Observing``).
+Segments come in. Ranges of time, one per alarm and stretch, go out. A step that watches also
+returns the profile of its block: what templates took, and of a sample of segments how values are
+spread and what conjuncts leave out (``Observing``).
 """
 
 from __future__ import annotations

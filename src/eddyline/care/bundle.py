@@ -1,4 +1,4 @@
-"""A bundle: one archive with what helps to find a fault of a query, without values of rows.
+"""Archive for finding a fault of a query, without row values.
 
 ``write_bundle`` packs journal, batches, heads of state and names of files. ``Redaction`` removes
 what may have come from a row: literals, keys, sampled values. Names of queries, columns, functions

@@ -1,9 +1,10 @@
-"""ADWIN2: a window that is cut where the means of its two parts differ [Bifet07 4].
+"""ADWIN2: an adaptive window over the items [Bifet07 4].
 
-The window is kept as an exponential histogram, in space and time that grow with its logarithm. It
-is not amnesic: after a change the window keeps the items after the split whose sides differ most.
-The paper drops the oldest buckets one at a time until no split is significant. That leaves hundreds
-of older items. They make the same change significant again and hide the next one.
+The window is cut where the means of its two parts differ. The window is kept as an exponential
+histogram, in space and time that grow with its logarithm. It is not amnesic: after a change the
+window keeps the items after the split whose sides differ most. The paper drops the oldest buckets
+one at a time until no split is significant. That leaves hundreds of older items. They make the same
+change significant again and hide the next one.
 
 The guarantee of the paper is for a conservative cut; the cut here, like everyone's, uses the
 window's variance, and false alarms are rarer than δ says.

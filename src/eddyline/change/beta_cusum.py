@@ -1,8 +1,9 @@
-"""β-CUSUM: a CUSUM of Beta laws for shares of rows, in O(1) time and space [Tsamoura16 5, App. 1].
+"""β-CUSUM: a CUSUM of Beta laws [Tsamoura16 5, App. 1].
 
-Learns the law P0 of an estimated fraction from its first ``n_feedback`` items. Afterwards it keeps
-mean and variance of all items, turns them into a law P1, and while a parameter of P1 is outside the
-confidence interval of P0's it sums ln P1(x) / P0(x): S = max(0, S + ln P1 / P0), alarm when S > h.
+It watches shares of rows, in O(1) time and space. Learns the law P0 of an estimated fraction from
+its first ``n_feedback`` items. Afterwards it keeps mean and variance of all items, turns them into
+a law P1, and while a parameter of P1 is outside the confidence interval of P0's it sums ln P1(x) /
+P0(x): S = max(0, S + ln P1 / P0), alarm when S > h.
 
 Deviations. The paper's misprints are corrected: moments take the variance, intervals z·σ, and the
 likelihood is maximised. Items are clipped, as counts of small blocks reach 0 and 1. Variances have

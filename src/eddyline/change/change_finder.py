@@ -1,9 +1,11 @@
-"""ChangeFinder: two stages of prediction, of the items and of the surprise at them.
+"""ChangeFinder: two stages of prediction, of items and of their surprise.
 
-[Takeuchi06]. Each stage is a mixture of three normals that forgets (SDEM). The first scores an item
-by its log loss; the mean of the last T scores is the item of the second; the mean of the last T
-scores of that is compared with a threshold. [Tsamoura16] names the detector and T; how the mixtures
-start is ours: means at the quantiles of the feedback, which is then run through both stages.
+[Takeuchi06]. Each stage is a mixture of three normals that forgets old items (SDEM). The first
+stage scores an item by its log loss. The mean of the last T scores is the item of the second stage.
+The mean of the last T scores of the second stage is compared with a threshold.
+
+[Tsamoura16] names the detector and T. How the mixtures start is our choice: the means are quantiles
+of the feedback, which then runs through both stages.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""CUSUM: sums of how far standardised items are from the learned mean, up and down [Page54].
+"""CUSUM: sums of deviations from the learned mean [Page54].
 
-Mean and spread are learned from the first ``n_feedback`` items. With items in standard deviations
-z, the sums are S = max(0, S ± z - k), k half the shift to find; alarm when one exceeds h. A change
-is taken to have begun after the item at which that sum was last zero.
+Items are standardised. One sum goes up, the other one down. Mean and spread are learned from the
+first ``n_feedback`` items. With items in standard deviations z, the sums are S = max(0, S ± z - k),
+k half the shift to find; alarm when one exceeds h. A change is taken to have begun after the item
+at which that sum was last zero.
 """
 
 from __future__ import annotations

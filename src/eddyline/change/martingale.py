@@ -1,9 +1,10 @@
-"""The martingale test: items that are stranger than those before, too often in a row [Ho10].
+"""Martingale test on the strangeness of items [Ho10].
 
-An item's strangeness is its median distance to all items since the last change; its p-value is the
-share of items that are at least as strange, ties counting for a random share. While items are
-exchangeable the p-values are uniform, and the product of ε p^(ε-1) is a martingale from 1 on: that
-it ever exceeds h has a probability of at most 1/h. It needs no feedback.
+It reports items that are too often stranger than those before. An item's strangeness is its median
+distance to all items since the last change; its p-value is the share of items that are at least as
+strange, ties counting for a random share. While items are exchangeable the p-values are uniform,
+and the product of ε p^(ε-1) is a martingale from 1 on: that it ever exceeds h has a probability of
+at most 1/h. It needs no feedback.
 
 Deviations: all strangeness is recomputed with every item, not frozen; the number of items is
 capped; the bound 1/h holds up to the cap. With ``floor`` the product is kept from falling below 1,

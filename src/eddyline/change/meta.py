@@ -1,9 +1,10 @@
-"""The meta-algorithm: a fixed window of first items against a sliding one of the newest [Kifer04].
+"""Meta-algorithm: a fixed window against a sliding one [Kifer04].
 
-Per pair of windows: the baseline are the first items since the last change, the current window the
-newest; a change is a distance of the two that streams without a change reach with a probability of
-at most ``false_alarm_prob`` within ``horizon`` items. The distance is Kolmogorov-Smirnov's over
-intervals, which is Kuiper's. Several pairs share the probability evenly.
+The fixed window has the first items, the sliding one the newest. Per pair of windows: the baseline
+are the first items since the last change, the current window the newest; a change is a distance of
+the two that streams without a change reach with a probability of at most ``false_alarm_prob``
+within ``horizon`` items. The distance is Kolmogorov-Smirnov's over intervals, which is Kuiper's.
+Several pairs share the probability evenly.
 
 [Tsamoura16] names the detector and its (n, p); thresholds are ours: simulated for continuous laws,
 where ties only make the distance smaller, or from Kuiper's asymptotic tail, p / n for each item.

@@ -1,4 +1,4 @@
-"""Page-Hinkley: fading sums of how far items are from their running mean [Page54].
+"""Page-Hinkley: fading sums of deviations from the running mean [Page54].
 
 The two sums of river's ``PageHinkley``, with the same results where the options agree: river's
 ``min_instances`` is ``n_feedback`` + 1. A change is taken to have begun after the item at which the

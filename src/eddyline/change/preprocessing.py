@@ -1,10 +1,10 @@
-"""Preprocessing of items before detection: outliers out, noise down [Tsamoura16 4, line 11].
+"""Preprocessing of items before detection [Tsamoura16 4, line 11].
 
-A preprocessor turns each item of a series into another item, at once and from past items alone. So
-detectors count the same items, and change points keep their meaning. It comes in banks as detectors
-do: one kernel call takes all series of a batch. ``PREPROCESSORS`` registers them by name; an entry
-is a frozen dataclass of options that builds banks. Other packages use the entry-point group
-``eddyline.preprocessing``.
+It removes outliers, or smooths noise. A preprocessor turns each item of a series into another item,
+at once and from past items alone. So detectors count the same items, and change points keep their
+meaning. It comes in banks as detectors do: one kernel call takes all series of a batch.
+``PREPROCESSORS`` registers them by name; an entry is a frozen dataclass of options that builds
+banks. Other packages use the entry-point group ``eddyline.preprocessing``.
 
 ``Preprocessed`` is a detector with preprocessors in front, so every place that takes a detector
 takes it: ``el.detector("adwin", preprocess="hampel")``.

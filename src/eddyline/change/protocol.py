@@ -1,4 +1,6 @@
-"""The protocol of change detectors: small state machines over the items of one stream of numbers.
+"""Protocol of change detectors.
+
+A detector is a small state machine over the items of one stream of numbers.
 
     tune ─► initialize ─► item, no feedback yet ─► collect, then use feedback ─┐
                  ▲        item, has feedback ────► check ── no change ─────────┤

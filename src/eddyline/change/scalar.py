@@ -1,4 +1,4 @@
-"""Detectors written for one stream, and the bank that comes with them for free.
+"""Detectors written for one stream, and a bank of them.
 
 A new detector in its simplest form is one class and its options:
 
@@ -11,10 +11,10 @@ A new detector in its simplest form is one class and its options:
         def build_one(self) -> ScalarDetector:
             return Threshold()
 
-Detectors of river are such detectors, too (``RiverOptions``): n clones, asked one by one. They have
-no feedback that can be told from checking, and forget by themselves when they are next updated; so
-from outside they need no feedback and are not amnesic. river need not be installed: what has
-``update(x)``, ``drift_detected`` and ``clone()`` counts.
+Detectors of river are such detectors, too (``RiverOptions``): the bank has n clones and updates
+them one by one. Their learning phase cannot be told from checking, and they forget by themselves at
+the next update. So from outside they need no feedback and are not amnesic. river need not be
+installed: any object with ``update(x)``, ``drift_detected`` and ``clone()`` works.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""A bound that is learned: the smallest that holds a stated share of spans, such as of lateness.
+"""Learned bound that holds a stated share of spans.
 
-The bound rises at once where a batch asks for a larger one, and comes down slowly. Spans beyond it
-are measured as those within it are, so the bound never hides what it is learned of (the ratchet of
-[Babu05 6.6.3]). Rows beyond the bound are accounted for: if more were beyond it than the share
-allows, the next bound allows as many fewer, and the other way round. So the share that is held
-follows the stated one.
+A span is, for example, how late a row is. The bound is the smallest that holds the share. It rises
+at once when a batch needs a larger one, and comes down slowly. Spans beyond the bound are measured
+like the others, so the bound does not hide the evidence against it (the ratchet of
+[Babu05 6.6.3]). If more rows were beyond the bound than the share allows, the next bound allows as
+many fewer, and the other way round. So the held share follows the stated one.
 
 *Lateness* is such a bound of one stream: ordered arrival OA(k) [Babu05 6.8] on event time, in µs
-instead of rows. A row is *out of order* by how far the latest event time of the batches before its
-own is ahead of it. All rows are measured, late ones too.
+instead of rows. A row is *out of order* by how far the latest event time of earlier batches is
+ahead of it. All rows are measured, late ones too.
 """
 
 from __future__ import annotations

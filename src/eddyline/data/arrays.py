@@ -1,8 +1,8 @@
-"""Arrays: short names of their types, distinct values, starts of parts, arrays as texts.
+"""Helpers for arrays: type names, distinct values, parts, texts.
 
-The names of types say nothing of what the numbers mean; that is said where a name is used.
-Snapshots are plain JSON, so arrays in them are short texts: ``<f8;3,4;`` (kind and size of a value,
-lengths of the axes) and base64 of zlib.
+A name such as ``Ints`` says which type an array has, not what its numbers mean. Parts are stretches
+of an array, known by where they start. Snapshots are plain JSON, so arrays in them are short texts:
+``<f8;3,4;`` (kind and size of a value, lengths of the axes) and base64 of zlib.
 """
 
 from __future__ import annotations

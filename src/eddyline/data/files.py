@@ -1,4 +1,6 @@
-"""Files: replaced whole and durably, appended to line by line, JSON of any text.
+"""Files that are replaced whole and durably, or appended to.
+
+JSON files take any text.
 
 * ``replace_file`` writes a draft beside the file, flushes it to the disk and renames it. The
   folder, which holds the name, is flushed last. So a file is there whole or not at all, and

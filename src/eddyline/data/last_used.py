@@ -1,4 +1,7 @@
-"""Values that are made once and kept; the one unused for longest goes first."""
+"""Cache that drops the value unused for longest.
+
+Each value is made once.
+"""
 
 from __future__ import annotations
 

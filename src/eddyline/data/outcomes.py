@@ -1,5 +1,6 @@
-"""Outcomes of rows: which rows are sampled, and which filters drop them, packed into bits.
+"""Outcomes of sampled rows, packed into bits.
 
+A bit says whether a filter drops the row. A hash of its place says whether a row is sampled.
 *Sampling.* A row is sampled iff its hash lies below the sampling probability. The hash is a
 function of (seed, partition, row number) and nothing else. So the sample does not depend on how
 rows are cut into batches, a retried task samples the same rows, and a smaller probability samples a

@@ -1,8 +1,9 @@
 """Estimates of results: pairs of joined segments, and segments of aggregates.
 
-``overlaps`` and ``share_of_pairs`` say how many pairs of segments overlap in time and on what share
-of them a comparison holds. ``share_of_maximum``, ``stays_constant`` and ``n_sums`` say which entity
-has the greatest value, for how long it stays, and how many sums there are.
+``overlaps`` estimates how many pairs of segments overlap in time, ``share_of_pairs`` on what share
+of them a comparison holds. ``share_of_maximum`` estimates on what share of its segments an entity
+has the greatest value, ``stays_constant`` how often the maximum of a window stays as the window
+moves, and ``n_sums`` how many segments a sum over entities has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Conjunctions of predicates: where each goes, its order, classes of rows with their own order.
+"""Conjunctions of predicates, in a learned order.
 
 What comes in: predicates and the columns of their input, then the profiles of batches. What goes
-out: which predicate runs where, the order in force, and the rows of an Arrow batch that pass.
+out: which predicate runs where, the order in force, perhaps one for each class of rows, and the
+rows of an Arrow batch that pass.
 
 Invariant: a row passes if and only if every predicate is true on it, whatever the order. An error
 counts only on a row that every other predicate lets through.

@@ -1,7 +1,8 @@
-"""A conjunction bound to the columns of its input: which predicate goes where, and why.
+"""Binding of a conjunction to the columns of its input.
 
-Predicates that never raise and always give the same answer may move: SQL ones in the native block,
-Python ones in the Arrow block. The others are pinned:
+It says which predicate goes where, and why. Predicates that never raise and always give the same
+answer may move: SQL ones in the native block, Python ones in the Arrow block. The others are
+pinned:
 
 * A predicate that is not deterministic, or that its author calls guarded, stays where it was
   written. Earlier predicates run before it, and later ones after it. It cuts the conjunction into

@@ -1,8 +1,8 @@
-"""The Arrow block: evaluates Python predicates over one Arrow batch, in an order that it is given.
+"""Arrow block: evaluation of Python predicates over one Arrow batch.
 
-In come the columns of a batch, an order (or one per class of rows), and the rows to profile. Out
-come a mask of the rows that pass, the errors that count, and a profile. The executor moves rows and
-never decides.
+The caller gives the order. In come the columns of a batch, an order (or one per class of rows), and
+the rows to profile. Out come a mask of the rows that pass, the errors that count, and a profile.
+The executor moves rows and never decides.
 
 A selection vector holds the rows that every filter so far has passed, and each filter is called
 once, on the columns it reads of those rows. A sampled row stays in the calls after its first drop,

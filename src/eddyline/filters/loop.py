@@ -1,9 +1,10 @@
-"""The loop of one block of filters: an order, and orders of classes of rows where these pay.
+"""Adaptive loop of one block of filters.
 
-In come profiles of batches; out come the order and the route table in force, and how the next batch
-is cut and sampled. ``FilterLoop`` does what ``OrderLoop`` does, and beside it keeps ``Routes``
-and answers a task's questions. It runs on the driver and inside tasks alike. An order that a person
-or the log of plans puts in force is for rows of every class.
+It keeps one order, and orders of classes of rows while these pay. In come profiles of batches; out
+come the order and the route table in force, and how the next batch is cut and sampled.
+``FilterLoop`` does what ``OrderLoop`` does, and beside it keeps ``Routes`` and answers a task's
+questions. It runs on the driver and inside tasks alike. An order that a person or the log of plans
+puts in force is for rows of every class.
 
 ``Routes`` holds the route table in force; it is a ``RouteLoop`` that prices filters.
 

@@ -1,9 +1,10 @@
-"""The graph of a join: its inputs, classes of equal columns, and keys that make it many-one.
+"""Graph of a join: inputs, key classes, and many-one keys.
 
-A class holds the columns that are equal in every result. A key is a column of which no two rows of
-its input have one value while both are in their window. Keys make equalities many-one, as the edges
-of a join graph of [Babu05 6.2]: a row has one partner at most in an input whose key it is compared
-with. What is said of keys holds for any join graph, one with cycles included.
+A key class is a set of columns that the condition makes equal. A class holds the columns that are
+equal in every result. A key is a column of which no two rows of its input have one value while both
+are in their window. Keys make equalities many-one, as the edges of a join graph of [Babu05 6.2]: a
+row has one partner at most in an input whose key it is compared with. What is said of keys holds
+for any join graph, one with cycles included.
 """
 
 from __future__ import annotations

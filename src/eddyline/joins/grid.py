@@ -1,13 +1,15 @@
 """Grid of the buckets of a join, and moves to another grid.
 
-A grid cuts each key class into parts; a bucket is one part of each. A row goes to every bucket in
-which it may meet a partner. The best grid gives the fullest bucket, and the busiest task, as few
-rows as possible. ``chosen_grid`` finds it: it estimates the load of buckets from histograms of
-hashes, as if the classes of an input were independent. A bin with more rows than a bucket should
-have is split by event time, if the smaller load of the busiest task is worth the copies.
+A grid cuts each key class into parts, and a bucket is one part of each class. A row goes to every
+bucket in which it may meet a partner. The best grid gives the fullest bucket, and the busiest task,
+as few rows as possible.
 
-``GridChoice`` counts hashes batch by batch, reviews the grid now and then, and has rows moved where
-that pays by ``MIN_GAIN``. Rows move with the next batch; nothing is moved here.
+``chosen_grid`` finds the best grid. It estimates the load of buckets from histograms of hashes, as
+if the classes of an input were independent. A bin with more rows than a bucket should have is split
+by event time, if the smaller load of the busiest task is worth the copies.
+
+``GridChoice`` counts hashes batch by batch and reviews the grid now and then. If another grid pays
+by ``MIN_GAIN``, it asks for a move. The next batch moves the rows; this module moves nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Joins with static tables: tables that go to the rows, and rows that a table drops early.
+"""Choices for joins with static tables.
 
-``WayChoice``: a join of one stream with tables keeps only the tables, which never change. If they
-are small, each task gets all of them (a broadcast join). Then no row is shuffled or goes to Python.
+Small tables may go to the rows, and a table may drop rows early. ``WayChoice``: a join of one
+stream with tables keeps only the tables, which never change. If they are small, each task gets all
+of them (a broadcast join). Then no row is shuffled or goes to Python.
 
 ``DropChoice``: a row of a stream whose key is in no row of a static table is in no result. A filter
 can drop it where Spark reads it. The filter costs the same for every row, and makes the statement

@@ -1,4 +1,4 @@
-"""Retention in the hot tier of a window: by age, and by rules.
+"""Retention in the hot tier of a window, by age and rules.
 
 ``TierChoice`` learns for each window a bound on the ages of the rows that are found, which holds
 nearly all pairs (see ``constraints.bounds``). Runs whose rows are older go to the *cold* tier of

@@ -1,4 +1,6 @@
-"""The lane: tasks read the columns of files themselves, and rows never become rows of the JVM.
+"""Lane: tasks that read the columns of files themselves.
+
+Rows never become rows of the JVM.
 
 What comes in: the files of a batch, and the columns that a query needs. What goes out: tasks of row
 groups, Arrow columns as Spark would hand them over, and whether to read files this way at all.

@@ -1,7 +1,8 @@
-"""Columns as the numbers by which classes of rows are told apart, as Spark's SQL computes them.
+"""Numbers that tell classes of rows apart, computed from Arrow columns.
 
-What was learned of classes in the lane holds outside of it, too, so each value has to be the one of
-``Attribute.sql``: a number, 0 or 1 of a boolean, days, or 52 bits of the hash of a text.
+They equal those that Spark's SQL computes. What was learned of classes in the lane holds outside of
+it, too, so each value has to be the one of ``Attribute.sql``: a number, 0 or 1 of a boolean, days,
+or 52 bits of the hash of a text.
 """
 
 from __future__ import annotations

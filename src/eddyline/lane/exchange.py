@@ -1,4 +1,4 @@
-"""Tasks that read row groups and send the rows to buckets as Arrow blobs.
+"""Tasks that read row groups and shuffle rows as Arrow blobs.
 
 ``FileBuckets`` reads columns block by block. ``bucketed``, which each operator implements, returns
 rows with their buckets. A task sorts them by bucket and sends a few blobs to each: Arrow batches in

@@ -1,8 +1,9 @@
-"""Models: polynomials of time that stand for runs of rows, and queries that are solved on them.
+"""Models: polynomials of time in place of runs of rows.
 
-Rows come in, or segments that were written before; segments, rows of results and reports go out.
-Invariant: a segment is never farther from a row than its certified error, so each result has an
-error of its own. Answers do not depend on the order of rows or on how batches cut them.
+Queries are solved on them. Rows come in, or segments that were written before; segments, rows of
+results and reports go out. Invariant: a segment is never farther from a row than its certified
+error, so each result has an error of its own. Answers do not depend on the order of rows or on how
+batches cut them.
 
 The room has floors. Each floor has a page in its ``__init__``:
 

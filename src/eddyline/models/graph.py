@@ -1,9 +1,9 @@
-"""A graph of steps over segments: what it is, what a task runs of it, and how precise it has to be.
+"""Graph of steps over segments.
 
-A graph is a tree of ``Node`` values over ``Input`` leaves. ``run`` computes it on all segments of
-some entities; a part that several steps read is computed once. Inputs agree on ids: one table says
-what each entity of a block is called. Tasks run a graph, one step, or the pairs of a cell on
-Arrow tables.
+It says what a task runs, and how precise the segments must be. A graph is a tree of ``Node`` values
+over ``Input`` leaves. ``run`` computes it on all segments of some entities; a part that several
+steps read is computed once. Inputs agree on ids: one table says what each entity of a block is
+called. Tasks run a graph, one step, or the pairs of a cell on Arrow tables.
 
 ``required`` says how near models have to be to rows, for results to be as near as is asked
 (Pulse 3.12). ``WITHIN`` on outputs becomes a bound for each attribute of each input. This is a

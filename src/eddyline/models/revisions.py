@@ -1,9 +1,9 @@
-"""Versions of segments: the newest on each instant, and tombstones of early results.
+"""Versions of segments: the newest at each instant, and tombstones.
 
-A result may be solved again for a range, and a tombstone says that there is nothing any more. So a
-later segment overrides earlier ones where it is valid. These go on behind it, unless a tombstone
-ends them. Pulse 2.3 ends them there; then a model that ends early would take back what it does not
-know.
+A tombstone takes an early result back. A result may be solved again for a range, and a tombstone
+says that there is nothing any more. So a later segment overrides earlier ones where it is valid.
+These go on behind it, unless a tombstone ends them. Pulse 2.3 ends them there; then a model that
+ends early would take back what it does not know.
 
 ``revised`` compares early results with those that were given before. A result is known by its
 entity and its first instant, because results of one entity do not overlap. A later result with the

@@ -1,4 +1,4 @@
-"""Segments: pieces of polynomials of time, many at once, as arrays and as rows.
+"""Segments: pieces of polynomials of time, as arrays and rows.
 
 ``Segments`` has one array per field, and one entry per segment. A segment is valid on ``[lo, hi)``,
 in microseconds; its coefficients are by ascending powers of seconds since ``origin``.

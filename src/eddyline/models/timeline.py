@@ -1,6 +1,7 @@
-"""Instants of many entities in one order: a number for each pair of an entity and a time.
+"""Instants of many entities in one order.
 
-One binary search then finds the pieces of all entities at once (Pulse 3.4, 3.7).
+Each pair of an entity and a time has one number. One binary search then finds the pieces of all
+entities at once (Pulse 3.4, 3.7).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ordering policies: they choose the cheapest order of the filters of a conjunction.
+"""Ordering policies: choice of the cheapest order of filters.
 
 In: profiles of sampled rows and the order in force. Out: a ``Proposal`` of another order, with its
 evidence. A policy never sees rows, and the same evidence always gives the same proposals.

@@ -1,4 +1,4 @@
-"""A-Greedy: keep the order that a greedy algorithm would choose on the window [Babu05 4.3].
+"""A-Greedy: the greedy order on the profile window [Babu05 4.3].
 
 *The greedy step* takes the filter that drops the most weight per cost of what is still alive. An
 order satisfies the *greedy invariant* if every position holds such a filter; it then costs at most

@@ -1,7 +1,7 @@
-"""LocalSwaps: compare neighbours only, so a sample costs at most one extra evaluation.
+"""LocalSwaps: comparisons of neighbours only.
 
-Can stay in a local optimum, up to O(F) times the greedy order (Example 4.6.1); a long move takes
-many swaps [Babu05 4.6].
+A sample costs at most one extra evaluation. Can stay in a local optimum, up to O(F) times the
+greedy order (Example 4.6.1); a long move takes many swaps [Babu05 4.6].
 
 Deviation: the thesis does not say what a swap does to its window. The bits that the two new
 neighbour pairs need were never taken, so a swap starts the window afresh.

@@ -1,8 +1,8 @@
-"""The protocol of ordering policies: they see profiles and an order, and may propose another.
+"""Protocol of ordering policies.
 
-A policy never sees rows, never reads a clock and never draws its own random numbers. So it is
-testable without Spark, and the same evidence always gives the same proposals. ``Fixed`` is the
-smallest policy: it never proposes.
+A policy sees profiles and an order, and may propose another one. A policy never sees rows, never
+reads a clock and never draws its own random numbers. So it is testable without Spark, and the same
+evidence always gives the same proposals. ``Fixed`` is the smallest policy: it never proposes.
 
 Words: ``order[position] -> filter index``; filter index ``f`` names ``profile.filter_ids[f]``.
 

@@ -1,7 +1,7 @@
-"""Sweep: profile one position at a time, so a sample costs at most one extra evaluation.
+"""Sweep: profiling of one position at a time.
 
-Reaches the greedy invariant when the statistics hold still, but a bad order can stay unnoticed
-until its position's stage comes round [Babu05 4.4].
+A sample costs at most one extra evaluation. Reaches the greedy invariant when the statistics hold
+still, but a bad order can stay unnoticed until its position's stage comes round [Babu05 4.4].
 
 Deviations: a stage is judged when it ends, because judging on a few tuples moves the wrong filter
 (``judge_early`` brings the thesis' behaviour back); every profile tuple counts towards the stage,

@@ -1,4 +1,7 @@
-"""Attributes that may tell classes of rows apart: columns, as numbers that can be cut into bins."""
+"""Attributes that may tell classes of rows apart.
+
+They are columns, as numbers that can be cut into bins.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Boolean rules as values: trees of tests on one operand each, in SQL's three-valued logic.
+"""Boolean rules as trees of tests on one operand each.
 
-A rule is true, false or unknown (NULL) for a row, and fires where it is true. Readers (SQL text in
-``query.rules``, Sigma in the room ``sigma``) make trees over the columns of an input; the room
-``rules`` evaluates thousands of them together. Every node has ``children``, ``map`` and ``walk``.
+They follow SQL's three-valued logic. A rule is true, false or unknown (NULL) for a row, and fires
+where it is true. Readers (SQL text in ``query.rules``, Sigma in the room ``sigma``) make trees over
+the columns of an input; the room ``rules`` evaluates thousands of them together. Every node has
+``children``, ``map`` and ``walk``.
 """
 
 from __future__ import annotations

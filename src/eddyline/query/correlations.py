@@ -1,8 +1,9 @@
-"""Correlations of rules as values: conditions on the matches of several events within a timespan.
+"""Correlations: conditions on several events within a timespan.
 
-A correlation looks at *matches*: rows with an event time, the places of the rules that are true
-for the event, the values that it is grouped by, and perhaps a value that is counted or summed up.
-Matches of a correlation that refers to another one are the alerts of that one.
+The events are matches of rules. A correlation looks at *matches*: rows with an event time, the
+places of the rules that are true for the event, the values that it is grouped by, and perhaps a
+value that is counted or summed up. Matches of a correlation that refers to another one are the
+alerts of that one.
 """
 
 from __future__ import annotations

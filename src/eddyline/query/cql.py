@@ -1,4 +1,4 @@
-"""CQL's windows behind streams, and its words for what a query emits [CQL].
+"""CQL's windows behind streams, and its output keywords [CQL].
 
 The grammar of queries, which these are part of, is ``select.grammar``.
 """

@@ -1,9 +1,9 @@
-"""The identity of a query, which a checkpoint belongs to, as values that can be compared.
+"""Identity of a query, to which its checkpoint belongs.
 
-Two texts have one identity if they mean the same over the columns that they read. Comments, white
-space, the case of keywords and names, the order of conditions and the names of inputs do not count.
-Columns that the query does not read do not count either. An identity notes hashes of the code of
-functions, but they are not compared.
+It is made of values that can be compared. Two texts have one identity if they mean the same over
+the columns that they read. Comments, white space, the case of keywords and names, the order of
+conditions and the names of inputs do not count. Columns that the query does not read do not count
+either. An identity notes hashes of the code of functions, but they are not compared.
 
 Files of durable state contain names and orders that have no meaning. ``as_before`` gives steps the
 names and orders of the query that began the checkpoint.

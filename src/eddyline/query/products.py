@@ -1,4 +1,6 @@
-"""Aggregates over a join whose sums follow from counts and sums by key.
+"""Aggregates of joins that follow from counts by key.
+
+Sums by key serve as well.
 
 In: the steps of a query. Out: the same steps, where the join may return *products* in the place of
 combinations. A product stands for all combinations of some rows between two instants: it says how

@@ -1,4 +1,4 @@
-"""Queries as values: inputs with windows, conditions by what they read, aggregates, output columns.
+"""Queries as values: inputs, windows, conditions, aggregates, output columns.
 
 Windows over streams answer how long rows stay. A new kind of window is one class here, and a line
 of grammar in ``cql``. Aggregates are calls, and the frames of those that stand before OVER.

@@ -1,4 +1,7 @@
-"""The columns of a stream that a query reads: the others need not be read from files at all."""
+"""Columns of a stream that a query reads.
+
+Other columns need not be read from files.
+"""
 
 from __future__ import annotations
 

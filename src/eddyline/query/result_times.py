@@ -1,4 +1,4 @@
-"""Event times among the columns of results, and how far behind they may be.
+"""Event times among result columns, and how late they are.
 
 In: the event times of the inputs of a join, their windows, and output columns. Out: whether a
 column can be the event time of a stream that is made of the results, and its lag. Results of a join

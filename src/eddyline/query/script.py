@@ -235,8 +235,8 @@ def read_script(text: str, problems: list[EddylineError] | None = None) -> Scrip
     for rule_set in sets:
         if rule_set.path is None and not rule_set.own:
             message = (
-                f"rules {rule_set.name!r} are none: name a file or folder (FROM 'rules/'), or add "
-                f"one: CREATE RULE name IN {rule_set.name} AS condition"
+                f"rules {rule_set.name!r} are empty: name a file or folder (FROM 'rules/'), or add "
+                f"a rule: CREATE RULE name IN {rule_set.name} AS condition"
             )
             with collected(problems, rule_set.name):
                 refuse(message, text, rule_set.start, name=rule_set.name)
@@ -368,7 +368,7 @@ class _Statement:
         for option in OF_STREAMS:
             if option in options:
                 message = (
-                    f"keys of tables are found by themselves; leave out key of table {name!r}"
+                    f"eddyline finds the keys of tables itself; leave out key of table {name!r}"
                     if option == "key"
                     else f"table {name!r} does not change, so it has no {option}; rows that arrive "
                     f"are a stream: CREATE STREAM"

@@ -1,4 +1,7 @@
-"""Spans of time as text, such as ``1 hour 30 minutes``, read without a parser."""
+"""Spans of time as text, such as ``1 hour 30 minutes``.
+
+They are read without a parser.
+"""
 
 from __future__ import annotations
 

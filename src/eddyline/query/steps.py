@@ -1,8 +1,8 @@
 """The steps of a query as data: printable, testable and replaceable.
 
-A step reads relations by name and makes one. The first steps read streams and tables, the last one
-makes ``RESULT``. How a step is run is no business of this module. Below them stand two uses of
-steps: which of them make what another one reads, and the steps of a query that was read.
+A step reads relations by name and makes one relation. The first steps read streams and tables; the
+last one makes ``RESULT``. The room ``spark/`` runs steps; this module does not. Two functions at
+the end say which steps make the input of another step, and list the steps of a query.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Windowed aggregates in words and figures: their windows, their cells and what they keep."""
+"""Sections about windowed aggregates: windows, cells, kept state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alarms in words and figures: what they share, and what that was estimated to cost."""
+"""Sections about alarms: shared work and its estimated cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clock of a stream in words: how far event time is, what came too late."""
+"""Sections about the clock of a stream: event time, late rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conjunctions in words and figures: the plan in force, and on what evidence."""
+"""Sections about conjunctions: the plan in force and its evidence."""
 
 from __future__ import annotations
 

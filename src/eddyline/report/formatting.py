@@ -1,6 +1,7 @@
-"""Numbers, orders and evidence as texts for people: one wording for every surface.
+"""Numbers, orders and evidence as texts for people.
 
-A value that is not known (None, NaN, infinite) is written as a dash, never as zero.
+Every surface has the same wording. A value that is not known (None, NaN, infinite) is written as a
+dash, never as zero.
 """
 
 from __future__ import annotations

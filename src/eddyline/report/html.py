@@ -1,4 +1,4 @@
-"""A run as HTML: a report in one file, and explanations for notebooks.
+"""A run as HTML: a report in one file, and notebook output.
 
 ``write_report`` writes one file that needs no network and is readable in light and in dark.
 ``write_reports`` writes several runs beside each other. ``fragment`` is an explanation without

@@ -1,4 +1,4 @@
-"""Windowed joins in words and figures.
+"""Sections about windowed joins: windows, pipelines, caches, constraints.
 
 The lead says what is emitted, by which keys and in which grid, and which stream holds back expiry.
 Then come the windows of the inputs, the order of each pipeline, caches, what constraints keep cold

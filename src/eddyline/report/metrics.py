@@ -1,4 +1,4 @@
-"""Metrics of a query that runs, as named values with units, and in Prometheus' text format.
+"""Metrics of a run: named values with units, also for Prometheus.
 
 Names and units are Prometheus' conventions: counters end in ``_total`` and never decrease while a
 query lives, whatever the restarts. The text is written by Prometheus' own client library (extra

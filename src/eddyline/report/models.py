@@ -1,4 +1,4 @@
-"""Models of a stream in words and figures: what segments stand for, and what is kept."""
+"""Sections about models of a stream: segments and kept state."""
 
 from __future__ import annotations
 

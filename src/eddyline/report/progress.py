@@ -1,4 +1,7 @@
-"""Records of a batch in words, for the progress: the one table here that names operators."""
+"""Records of a batch in words, for the progress.
+
+Only this table of the room names operators.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of rules in words and figures: how rules are found, what that costs, what each came to."""
+"""Sections about rule sets: matching, its cost, matches of each rule."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Sections: what people see of a query, as values. Terminal, page and JSON render them.
+"""Sections: what people see of a query, as values.
 
-An operator's module of this room makes sections of the operator's view and of the batches so far.
-Cells, tiles and lines hold numbers, not texts of numbers. Who renders them writes them by their
-unit (``formatting.value_in``). A value that is not known is None or nan. Texts are plain: who
-renders them puts them on one line and escapes them.
+A module of this room makes the sections of an operator, from the operator's view and the batches so
+far. Terminal, page and JSON render sections. Cells, tiles and lines hold numbers; the renderer
+writes a number by its unit (``formatting.value_in``). An unknown value is None or NaN. Texts are
+plain: the renderer puts each on one line and escapes it.
 
 ``sections_json`` turns sections into plain values, such as those that a checkpoint keeps, and
 ``sections_of`` reads them back.

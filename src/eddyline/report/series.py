@@ -1,9 +1,9 @@
-"""The batches of a run as points of figures, and learned orders over them.
+"""Batches of a run as points of figures.
 
-A run has more batches than a figure has pixels. So ``points_of`` puts equally many consecutive
-batches into each point. ``order_series`` follows one learned order over the points, for every
-operator that has one. What is ordered is called a filter here, as policies do; an operator hands in
-its own noun.
+Learned orders are drawn over them. A run has more batches than a figure has pixels. So
+``points_of`` puts equally many consecutive batches into each point. ``order_series`` follows one
+learned order over the points, for every operator that has one. What is ordered is called a filter
+here, as policies do; an operator hands in its own noun.
 """
 
 from __future__ import annotations

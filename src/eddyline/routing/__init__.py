@@ -1,4 +1,4 @@
-"""Content-based routing: another order of the filters for each class of rows [Bizarro05].
+"""Content-based routing: filter orders by class of rows [Bizarro05].
 
 What comes in: sampled rows with the outcomes of all filters and the values of attributes, and what
 filters and routing cost. What goes out: a ``RouteTable``, or none. A table has one attribute; the

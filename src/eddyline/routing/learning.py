@@ -1,9 +1,10 @@
-"""Orders of classes of rows, learned from samples by the values of attributes.
+"""Learning of orders for classes of rows, from samples.
 
-In come sampled rows: their outcomes under all filters, and the bin of each attribute that they fall
-in. Out come counters per bin, the information of an attribute about each filter, and one order per
-class. Read in this order: the outcomes of rows; the counters of an attribute and how neighbouring
-ranges merge; information; pass fractions of bins; orders of classes.
+The values of an attribute tell classes apart. In come sampled rows: their outcomes under all
+filters, and the bin of each attribute that they fall in. Out come counters per bin, the information
+of an attribute about each filter, and one order per class. Read in this order: the outcomes of
+rows; the counters of an attribute and how neighbouring ranges merge; information; pass fractions of
+bins; orders of classes.
 
 *Information* needs the counters alone: how many sampled rows fall in each bin, and how many of
 those pass each filter. All filters are counted on the same rows, so there is no round of profiling

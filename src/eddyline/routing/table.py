@@ -1,4 +1,4 @@
-"""The route table: the values of one attribute in bins, and an order of the filters for each bin.
+"""Route table: bins of one attribute, each with a filter order.
 
 In come values of the attribute as doubles; NaN is NULL. A ``Partition`` cuts them into bins, and
 each bin is a *class* of rows. A ``RouteTable`` gives each class an order. The worker asks it for

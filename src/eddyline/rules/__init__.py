@@ -1,4 +1,6 @@
-"""Many rules over one stream, evaluated together: shared predicates instead of rule by rule.
+"""Many rules over one stream, evaluated together.
+
+Rules share predicates and are not evaluated one by one.
 
 In: rules as trees of tests (``query.conditions``), and batches of rows. Out: the rules that are
 true for each row, and counts from which the next plan is made.

@@ -1,10 +1,11 @@
-"""The choice of plans for a set of rules, and when to plan again.
+"""Choice of the plan for a set of rules.
 
-``RuleChoice`` takes in profiles, keeps those of the newest rows, and plans again where the evidence
-says so: after the first sample, when a bitmap block drops other rows than at first, when rows meet
-another number of rules, or when tests of Python would be cheaper in another order. Planning and
-asking for the sample take a bounded share of the time that evaluation takes. It is the same on the
-driver, between micro-batches, and inside a task, between Arrow batches.
+It says when to plan again, too. ``RuleChoice`` takes in profiles, keeps those of the newest rows,
+and plans again where the evidence says so: after the first sample, when a bitmap block drops other
+rows than at first, when rows meet another number of rules, or when tests of Python would be cheaper
+in another order. Planning and asking for the sample take a bounded share of the time that
+evaluation takes. It is the same on the driver, between micro-batches, and inside a task, between
+Arrow batches.
 
 The log of plans knows situations again by ``RuleConditions``: for which share of rows each literal
 holds. Of many literals that hold for few rows each, no single one tells two situations apart. So it

@@ -1,9 +1,10 @@
-"""The plan of a set of rules: an immutable value that changes the work, never the answer.
+"""Plan of a set of rules, as an immutable value.
 
-Each rule is found by an access predicate, in a bitmap block, or on every row. A block visits its
-constructs in a sequence: one order for all rows, or by region as well. Whatever the sequence, the
-same rules survive, because bitmaps are ANDed, and what the arrows leave out the macro-sequence
-visits [ASC 4]. msgspec encodes plans and decodes them by these types.
+It changes the work, never the answer. Each rule is found by an access predicate, in a bitmap block,
+or on every row. A block visits its constructs in a sequence: one order for all rows, or by region
+as well. Whatever the sequence, the same rules survive, because bitmaps are ANDed, and what the
+arrows leave out the macro-sequence visits [ASC 4]. msgspec encodes plans and decodes them by these
+types.
 """
 
 from __future__ import annotations

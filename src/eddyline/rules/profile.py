@@ -1,4 +1,4 @@
-"""The profile of a program: counts that add up, and the regions of sampled rows."""
+"""Profile of a program: counts that add up, and sampled regions."""
 
 from __future__ import annotations
 

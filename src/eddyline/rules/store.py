@@ -1,8 +1,9 @@
-"""The named rules of a set while they change, and the step of a query that finds the true ones.
+"""Named rules of a set while they change.
 
-No Spark, no columns. Operators ask for the rules of the moment before each micro-batch. What is
-added from several threads, or not at all because of an error, is never seen in part. Correlations
-of a set refer to its rules, each behind those that it refers to.
+The step of a query that finds the true rules is here, too. No Spark, no columns. Operators ask for
+the rules of the moment before each micro-batch. What is added from several threads, or not at all
+because of an error, is never seen in part. Correlations of a set refer to its rules, each behind
+those that it refers to.
 """
 
 from __future__ import annotations

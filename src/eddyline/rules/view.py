@@ -1,7 +1,7 @@
-"""Values of rule sets for reports and pages, and words for their parts.
+"""Values of rule sets for reports and pages.
 
-First the values, from which reports and pages are written; then tests, attributes and regions of a
-program in words. ``description`` makes these values.
+Their parts have words here. First the values, from which reports and pages are written; then tests,
+attributes and regions of a program in words. ``description`` makes these values.
 """
 
 from __future__ import annotations

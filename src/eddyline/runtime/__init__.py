@@ -1,4 +1,6 @@
-"""The adaptive loop of any operator: choices, monitors, records, the journal, the checkpoint.
+"""Adaptive loop of any operator.
+
+It has choices, monitors, records, the journal and the checkpoint.
 
 In: profiles of batches, never rows. Out: plans in force, the decisions that led to them, and the
 files of a checkpoint. Read:

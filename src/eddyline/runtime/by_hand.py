@@ -184,7 +184,7 @@ class Pins:
         try:
             replace_file(self.path, msgspec.json.encode(pins))
         except OSError as error:
-            reason = f"{error}; make room or rights"
+            reason = f"{error}; free space, or give write permission"
             if not self.path.parent.is_dir():
                 reason = (
                     "the folder is gone, as a temporary checkpoint is when its run ends; pin while "

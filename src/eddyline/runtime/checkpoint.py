@@ -1,4 +1,4 @@
-"""The folder of a checkpoint: what eddyline keeps there, beside what Spark keeps.
+"""Folder of a checkpoint: eddyline's files beside those of Spark.
 
 ``CHECKPOINT/spark`` is Spark's, ``CHECKPOINT/eddyline`` is ours. Several queries that start
 together have a checkpoint each, in folders of a common one; see ``find_runs``. Read this file in
@@ -160,7 +160,10 @@ def write_format(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / FORMAT_FILE, msgspec.json.encode(new))
     except OSError as error:
-        msg = f"cannot write to the checkpoint {folder}: {error}; make room or rights"
+        msg = (
+            f"cannot write to the checkpoint {folder}: {error}; free space, or give write "
+            f"permission"
+        )
         raise StateError(msg, path=str(folder)) from error
 
 
@@ -350,7 +353,7 @@ def write_query(folder: Path, file: QueryFile) -> None:
         if not path.exists() or path.read_bytes() != content:
             replace_file(path, content)
     except OSError as error:
-        msg = f"cannot write {path}: {error}; make room or rights"
+        msg = f"cannot write {path}: {error}; free space, or give write permission"
         raise StateError(msg, path=str(path)) from error
 
 
@@ -477,7 +480,10 @@ class SnapshotFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.path, msgspec.json.encode(saved))
         except OSError as error:
-            msg = f"cannot save the learned state to {self.path}: {error}; make room or rights"
+            msg = (
+                f"cannot save the learned state to {self.path}: {error}; free space, or give write "
+                f"permission"
+            )
             raise StateError(msg, path=str(self.path)) from error
 
     def load(self) -> tuple[dict[str, Any], int] | str | None:
@@ -562,7 +568,10 @@ class FolderLock:
         try:
             self._take(what, folder)
         except OSError as error:
-            msg = f"cannot lock the {what} {folder} by {path}: {error}; make room or rights"
+            msg = (
+                f"cannot lock the {what} {folder} by {path}: {error}; free space, or give write "
+                f"permission"
+            )
             raise StateError(msg, path=str(path)) from error
 
     def _take(self, what: str, folder: str) -> None:

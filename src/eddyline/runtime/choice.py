@@ -1,7 +1,8 @@
-"""A choice: one plan of an operator that could be another, and all that is done with it.
+"""Choice: one plan of an operator that could be another.
 
-An operator has a choice for each thing that it decides, such as the order of its filters or the cut
-of its rows. It lists them as ``choices``. From there each choice is found by all who need it:
+All that is done with such a plan is here. An operator has a choice for each thing that it decides,
+such as the order of its filters or the cut of its rows. It lists them as ``choices``. From there
+each choice is found by all who need it:
 
 * **the run** gives it what a batch observed (``step``, whose arguments are its own), and writes the
   returned decisions to the journal;

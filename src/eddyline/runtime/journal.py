@@ -1,4 +1,4 @@
-"""The journal: every decision with its evidence, as far as its budget goes.
+"""Journal: every decision with its evidence, within a size budget.
 
 ``LineFile`` is a file of JSON lines that one process appends to while others read it: the journal
 here, and the progress of ``records``.
@@ -324,7 +324,7 @@ def _unreadable(path: Path, what: str, error: OSError) -> StateError:
 
 
 def _unwritable(path: Path, what: str, error: OSError) -> StateError:
-    msg = f"cannot write the {what} {path}: {error}; make room or rights"
+    msg = f"cannot write the {what} {path}: {error}; free space, or give write permission"
     return StateError(msg, path=str(path))
 
 

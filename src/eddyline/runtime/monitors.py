@@ -1,8 +1,8 @@
-"""Monitors: they tell fresh evidence from stale, and decide when the policy is asked.
+"""Monitors: judges of which evidence is fresh.
 
-A monitor sees profiles and orders, never rows [Tsamoura16 4]. ``MONITORS`` registers those that are
-no detector. The name of a change detector is a monitor too: that detector on every monitored
-statistic. Read this file in its order:
+They also decide when the policy is asked. A monitor sees profiles and orders, never rows
+[Tsamoura16 4]. ``MONITORS`` registers those that are no detector. The name of a change detector is
+a monitor too: that detector on every monitored statistic. Read this file in its order:
 
 1. **The protocol**: ``Monitor``, its options, and ``Finding``, a change that it found.
 2. **The fixed window**: the newest profile tuples are fresh, however old they are [Babu05 4.3.1].

@@ -1,8 +1,8 @@
-"""The loop that keeps an order good: observe, decide, switch; in a task and on the driver alike.
+"""Loop that keeps an order good: observe, decide, switch.
 
-Filters, comparisons of alarms and probes of joins are ordered by an ``OrderLoop``. Profiles of
-batches come in, never rows. Out come the order in force, journal entries, and the share of rows to
-sample next.
+Tasks and the driver run the same loop. Filters, comparisons of alarms and probes of joins are
+ordered by an ``OrderLoop``. Profiles of batches come in, never rows. Out come the order in force,
+journal entries, and the share of rows to sample next.
 
 1. ``step`` adds a profile to the evidence, a window of the newest profile tuples.
 2. The monitor looks for changes in the data. The loop lets go of evidence from before a change.

@@ -1,8 +1,9 @@
-"""The log of plans: under which conditions a run was, for how many rows, and by which plans.
+"""Log of plans: the situations of a run, and their plans.
 
-``PlanLog`` has a ``ComponentLog`` for each choice that is logged. What comes in: after each batch,
-the choice with its newest ``Situation``, the plan that the batch began with, and the batch's rows.
-What goes out: decisions to recall a plan, and views of what adapting has brought.
+It also has the number of rows of each. ``PlanLog`` has a ``ComponentLog`` for each choice that is
+logged. What comes in: after each batch, the choice with its newest ``Situation``, the plan that the
+batch began with, and the batch's rows. What goes out: decisions to recall a plan, and views of what
+adapting has brought.
 
 1. A batch is in the situation of before, in one that was met earlier, or in a new one.
 2. A situation that comes again gets the plan that was good for it, without learning it again. What

@@ -1,11 +1,12 @@
-"""The batches of a run as values: what operators, progress, metrics and reports know of them.
+"""Batches of a run as values.
 
-A ``Record`` is one component of an operator after a batch; a ``BatchRecord`` has those of all, with
-rows and times; a ``History`` has batches and decisions. ``Progress`` keeps batches in memory as
-records and on the disk as lines of plain values. Both have a budget: where one is used up, older
-batches are merged into coarser records, about equally many in each, so that counts and times stay
-right over any number of batches. ``Counters`` count over the whole life of a query, restarts
-included, and ``Backlog`` is the input that waits.
+Operators fill them in; progress, metrics and reports read them. A ``Record`` is one component of an
+operator after a batch. A ``BatchRecord`` has the records of all components, with rows and times. A
+``History`` has batches and decisions. ``Progress`` keeps batches in memory as records, and on the
+disk as lines of plain values. Both have a budget: when it is used up, older batches are merged into
+coarser records, about equally many in each. So counts and times stay right over any number of
+batches. ``Counters`` count over the whole life of a query, restarts included. ``Backlog`` is the
+input that waits.
 """
 
 from __future__ import annotations

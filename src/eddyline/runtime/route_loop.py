@@ -1,9 +1,9 @@
-"""The loop of classes of rows: the newest sampled rows, and the table that they teach.
+"""Loop of classes of rows: a sample and its learned table.
 
-``RouteLoop`` keeps sampled rows with their attributes. Once enough of them are new it asks the
-router for a table, and it holds the table in force. An operator says what its filters or look-ups
-cost, and what routing itself takes (``Prices``). A table is learned and kept on the same evidence
-that orders are: when a change makes evidence stale, the sample goes with it.
+``RouteLoop`` keeps the newest sampled rows with their attributes. Once enough of them are new, it
+asks the router for a table, and holds the table in force. The operator says what its filters or
+look-ups cost, and what routing itself takes (``Prices``). Tables and orders share their evidence:
+when a change makes evidence stale, the sample goes with it.
 """
 
 from __future__ import annotations

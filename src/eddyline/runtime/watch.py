@@ -1,4 +1,4 @@
-"""Watched series: change detectors on any number that a run knows of its batches.
+"""Watched series: change detectors on any number of a run.
 
 The option ``watch`` of a query names series and the detector of each. A series is a number of a
 component after each batch, as metrics, page and progress have it (``records.Counting``):

@@ -1,4 +1,4 @@
-"""The page: queries that run, and those of the past, in a browser.
+"""The page: running and past queries in a browser.
 
 In: runs, as ``runs.WatchedRun`` (of this process, or of checkpoints). Out: HTML pages, events and
 metrics on one port. The page never changes an answer, and it takes a small, stated share of a

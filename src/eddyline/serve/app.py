@@ -1,11 +1,12 @@
-"""The application: it answers requests with pages, files, events and the changes of a person.
+"""Web application of the page.
 
-``Page`` has the routes of every page. It makes pages in one thread at a time, so the page takes one
-processor at most. ``Seen`` is what one browser was told: an event for each batch of a run.
-``RuleForms`` lists rules and changes them. A form is sent twice: the first answer says what would
-happen, or what is wrong with the text as it was typed; the second request does it.
-``BoundedProtocol`` limits connections. They are open files of a process that runs queries, so
-nobody may take all of them, whether let in or not.
+It answers requests with pages, files, events and a person's changes. ``Page`` has the routes of
+every page. It makes pages in one thread at a time, so the page takes one processor at most.
+``Seen`` is what one browser was told: an event for each batch of a run. ``RuleForms`` lists rules
+and changes them. A form is sent twice: the first answer says what would happen, or what is wrong
+with the text as it was typed; the second request does it. ``BoundedProtocol`` limits connections.
+They are open files of a process that runs queries, so nobody may take all of them, whether let in
+or not.
 
 Imports Starlette and uvicorn, so only ``server`` imports this file, and only when a server starts.
 """

@@ -1,7 +1,8 @@
-"""Runs as they are followed: their newest batches and totals, counted once for all who look.
+"""Runs as they are followed.
 
-``Following`` asks the source which runs there are. ``Followed`` takes in the batches of one run
-that ended since the last look. A run stays until another one has its name and place.
+Their newest batches and totals are counted once for all viewers. ``Following`` asks the source
+which runs there are. ``Followed`` takes in the batches of one run that ended since the last look. A
+run stays until another one has its name and place.
 """
 
 from __future__ import annotations

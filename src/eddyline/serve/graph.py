@@ -1,8 +1,9 @@
-"""The plan of a query as a graph: boxes in layers, and a panel with the properties of each.
+"""Plan of a query as a graph of boxes.
 
-The nodes are the steps of the query. Operators add entities (``report.sections.Entity``): exchange
-and windows stand between an operator and its inputs, anything else beside them. Curves and numbers
-are those of the stream about the system (``report.system``).
+Boxes lie in layers. A panel has the properties of each. The nodes are the steps of the query.
+Operators add entities (``report.sections.Entity``): exchange and windows stand between an operator
+and its inputs, anything else beside them. Curves and numbers are those of the stream about the
+system (``report.system``).
 
 ``graph_of`` places the boxes and finds what belongs to each; a template draws them as SVG. It names
 no operator: a component of the records belongs to the step that it is named after, else to the last

@@ -1,9 +1,9 @@
-"""The pages: the list of queries, one query, its decisions. Templates escape every text.
+"""Pages: list of queries, one query, its decisions.
 
-A page is made of the whole view of a run (``Views``), so its cost grows with the run. A view is
-made anew after a batch, but not before the last making was half a percent of the time since.
-Looking therefore takes at most half a percent of a processor, however long the run and however many
-look. ``Pages`` renders the views.
+Templates escape every text. A page is made of the whole view of a run (``Views``), so its cost
+grows with the run. A view is made anew after a batch, but not before the last making was half a
+percent of the time since. Looking therefore takes at most half a percent of a processor, however
+long the run and however many look. ``Pages`` renders the views.
 """
 
 from __future__ import annotations

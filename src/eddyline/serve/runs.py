@@ -1,4 +1,4 @@
-"""Runs as the page reads them, and the changes a person may make.
+"""Runs for the page, and the changes that a person may make.
 
 A ``RunSource`` knows the runs: those of this process, or those that checkpoints have (``stored``).
 A ``WatchedRun`` tells its records, decisions, backlog and explanation. A run of this process is

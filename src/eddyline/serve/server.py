@@ -1,4 +1,7 @@
-"""The server of the page: a thread of its own with its own event loop, on the loopback address."""
+"""Server of the page, on the loopback address.
+
+The server runs in a thread with an event loop of its own.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs as their checkpoints have them: of other processes, and of the past. Nothing is changed.
+"""Runs of other processes and of the past, from checkpoints.
 
-A checkpoint is read again when its files have changed, but not before the last reading was a small
-part of the time since.
+Nothing is changed. A checkpoint is read again when its files have changed. After a slow reading the
+next one waits longer, so that reading takes a small part of the time.
 """
 
 from __future__ import annotations

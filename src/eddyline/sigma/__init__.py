@@ -1,4 +1,6 @@
-"""Sigma rules in: read by pySigma, run as a set of rules (extra ``sigma``).
+"""Sigma rules as a set of rules (extra ``sigma``).
+
+pySigma reads them.
 
 In: files, folders or texts of Sigma rules, correlations and filters. Out: rule trees over the
 columns of events, which ``rules/`` evaluates, and the events of each log source.

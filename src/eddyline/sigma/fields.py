@@ -1,7 +1,8 @@
-"""The fields of rules among the columns of events, and the events of log sources.
+"""Fields of rules among the columns of events.
 
-A field is a column by its exact name, else by its name in any case, else a path of names with
-dots into a struct or map. What is not found is NULL for every event.
+The events of log sources are found here, too. A field is a column by its exact name, else by its
+name in any case, else a path of names with dots into a struct or map. What is not found is NULL for
+every event.
 
 Of Windows, a category is known by Sysmon's ids and, where Windows audits the same, by ids of other
 channels; a service is a channel. What is not listed here restricts nothing.

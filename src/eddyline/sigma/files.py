@@ -1,9 +1,9 @@
-"""The sources of rules: folders, files and texts, cut into YAML documents, and followed.
+"""Sources of rules: folders, files and texts.
 
-A set may follow a folder while it runs. There is no thread: who asks for the rules of the moment,
-such as a micro-batch that begins, lets the folder be looked at. What cannot be read, or does not
-fit, is told, and the rules that its file had stay. Files are known by time and size, and if these
-are others by their content.
+They are cut into YAML documents, and folders are followed. A set may follow a folder while it runs.
+There is no thread: who asks for the rules of the moment, such as a micro-batch that begins, lets
+the folder be looked at. What cannot be read, or does not fit, is told, and the rules that its file
+had stay. Files are known by time and size, and if these are others by their content.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From a folder of rules to a rule set: reading, options, and the cache of what was read before.
+"""Loading of a folder as a rule set.
 
-A cache is never needed: what cannot be read is read anew from the rules, and what cannot be
-written is not kept. Its files, in the user's cache folder, hold values alone, no code: another
-program can write to the folder.
+It has the options, and a cache of earlier readings. A cache is never needed: what cannot be read is
+read anew from the rules, and what cannot be written is not kept. Its files, in the user's cache
+folder, hold values alone, no code: another program can write to the folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Limits on the text of rules, and the lines of faults in it.
+"""Limits on the text of rules, and lines of their faults.
 
 *Bodies.* Rules are data from strangers, and may be written to hang the reader. A few lines of
 aliases can expand to more text than a machine can hold. Readers of rules expand aliases, because

@@ -1,8 +1,8 @@
-"""Sigma rules and correlations, read once: they bind to every input that they meet.
+"""Sigma rules and correlations, read once for all inputs.
 
-The condition of a rule is made of small values that know no columns. A leaf tests one field, or
-(``field`` is None) every text of the event: a keyword. Each class writes its name into the cache,
-so what is read back is of the same class.
+They bind to each input that they meet. The condition of a rule is made of small values that know no
+columns. A leaf tests one field, or (``field`` is None) every text of the event: a keyword. Each
+class writes its name into the cache, so what is read back is of the same class.
 
 Bound, a condition is a rule tree over the columns of events. What a test means depends on the type
 of its column: a number in a rule and a text in the events (or the reverse) still meet. Nothing here

@@ -1,4 +1,4 @@
-"""Sources that eddyline reads without a connector of the JVM: Kafka, Delta and Iceberg.
+"""Sources without a JVM connector: Kafka, Delta and Iceberg.
 
 In: options, offsets and splits. Out: offsets, splits and Arrow batches. A source is one class in
 one file and one line of ``SOURCES``. It imports its package when it is used. Read ``source`` first.

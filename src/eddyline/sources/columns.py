@@ -1,7 +1,7 @@
-"""Columns of Parquet files as the columns of a table: names, types, columns that a file lacks.
+"""Columns of Parquet files as columns of a table.
 
-Formats of tables with a log may store a column under another name, in an older type, or not at
-all. Workers import the module.
+Names and types are matched, and a file may lack columns. Formats of tables with a log may store a
+column under another name, in an older type, or not at all. Workers import the module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Delta tables as streams and as tables, read by ``deltalake`` and Arrow, without a JVM.
+"""Delta tables as streams and tables, without a JVM.
 
-The driver reads the log: of a whole version by ``deltalake``, of one change the file of its commit.
-Tasks read Parquet files by Arrow, and neither the log nor deletion vectors: a split has what they
-need.
+``deltalake`` and Arrow read them. The driver reads the log: of a whole version by ``deltalake``, of
+one change the file of its commit. Tasks read Parquet files by Arrow, and neither the log nor
+deletion vectors: a split has what they need.
 """
 
 from __future__ import annotations

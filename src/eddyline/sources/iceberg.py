@@ -1,8 +1,9 @@
-"""Iceberg tables as streams and as tables, read by ``pyiceberg``, without a JVM.
+"""Iceberg tables as streams and tables, without a JVM.
 
-The driver asks the catalog and reads manifests. A split has the entries of its files and the schema
-of the table, so tasks ask no catalog. ``pyiceberg`` finds columns by their ids and applies position
-deletes and deletion vectors; it does not read equality deletes, which are an error.
+``pyiceberg`` reads them. The driver asks the catalog and reads manifests. A split has the entries
+of its files and the schema of the table, so tasks ask no catalog. ``pyiceberg`` finds columns by
+their ids and applies position deletes and deletion vectors; it does not read equality deletes,
+which are an error.
 """
 
 from __future__ import annotations

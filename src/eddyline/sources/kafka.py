@@ -1,8 +1,8 @@
-"""Kafka topics as a stream, read with librdkafka and without a consumer group.
+"""Kafka topics as a stream, without a consumer group.
 
-An offset names the next record of each partition: ``{"orders": {"0": 12, "1": 9}}``. A task reads a
-range of one partition. Only committed records are read. A partition that is new begins at its first
-record. Records that are gone are an error, or are counted (``on_loss``).
+librdkafka reads them. An offset names the next record of each partition: ``{"orders": {"0": 12,
+"1": 9}}``. A task reads a range of one partition. Only committed records are read. A partition that
+is new begins at its first record. Records that are gone are an error, or are counted (``on_loss``).
 
 Values that cannot be decoded are rejected: the task writes them, with place and reason, into the
 folder of the batch (``rejected``), so that a batch that runs again writes the same file.

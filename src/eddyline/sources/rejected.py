@@ -1,9 +1,9 @@
-"""Values that a source could not read: workers write them, the driver counts and shows them.
+"""Values that a source could not read.
 
-A task writes the rejected values of its split into the folder of its batch, under a name that the
-split alone determines. A task or batch that runs again replaces the file, so each value counts
-once. ``RejectedValues`` counts the values of a batch once it is safe and keeps the newest
-``MOST_KEPT`` values of each stream.
+Workers write them. The driver counts and shows them. A task writes the rejected values of its split
+into the folder of its batch, under a name that the split alone determines. A task or batch that
+runs again replaces the file, so each value counts once. ``RejectedValues`` counts the values of a
+batch once it is safe and keeps the newest ``MOST_KEPT`` values of each stream.
 """
 
 from __future__ import annotations
@@ -158,7 +158,10 @@ class Rejects:
             content = b"\n".join(map(msgspec.json.encode, self._values))
             replace_file(folder / f"{file_name(self._name)}.json", content)
         except OSError as error:
-            msg = f"rejected values cannot be written to {folder}: {error}; make room or rights"
+            msg = (
+                f"rejected values cannot be written to {folder}: {error}; free space, or give "
+                f"write permission"
+            )
             raise SourceError(msg, path=str(folder)) from error
 
 

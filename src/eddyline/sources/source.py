@@ -1,8 +1,9 @@
-"""The protocol of sources: offsets say how far a stream is, splits are what a task reads.
+"""Protocol of sources: offsets and splits.
 
-Spark asks a source in its driver for offsets and splits, and in its workers for the rows of a
-split. Offsets are JSON: Spark keeps them in its checkpoint, so a batch that runs again has the same
-two offsets. Invariant: two offsets always give the same rows, or an error.
+An offset says how far a stream is; a task reads a split. Spark asks a source in its driver for
+offsets and splits, and in its workers for the rows of a split. Offsets are JSON. Spark keeps them
+in its checkpoint, so a batch that runs again has the same two offsets. Invariant: two offsets
+always give the same rows, or an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables with versions as streams: the rows that each version adds, file by file.
+"""Versioned tables as streams of added rows, file by file.
 
 ``VersionedSource`` has the offsets. A subclass says which versions there are, and which files each
 of them adds. An offset is how far a stream is: ``{"version": 12, "file": 3, "whole": false}`` says

@@ -1,4 +1,6 @@
-"""The only room that imports pyspark: sessions, the engine, runs, sinks, operators on Spark.
+"""The only room that imports pyspark.
+
+It has sessions, the engine, runs, sinks, and operators on Spark.
 
 In: SQL texts, rule sets and streaming DataFrames. Out: runs, which write results to sinks, and
 DataFrames. A plan may change the work, never the answer: operators decide from profiles of batches

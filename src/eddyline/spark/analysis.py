@@ -1,4 +1,4 @@
-"""Spark's analysis of the columns of a DataFrame and of expressions over them."""
+"""Spark's analysis of DataFrame columns and of expressions over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arrow tasks in Python workers: what they work on, their place in the job, their last batch."""
+"""Arrow tasks in Python workers.
+
+They know their input, their place in the job, and their last batch.
+"""
 
 from __future__ import annotations
 
@@ -162,7 +165,7 @@ def on_last_row(n_rows: int, value: bytes | None) -> pa.Array:
 
 
 class _WithoutBrokenPipes:
-    """What a worker prints, but for traces of a pipe that Spark has closed."""
+    """Output of a worker, without traces of a pipe that Spark has closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -1,6 +1,7 @@
-"""Operators whose rows meet in buckets: aggregates, correlations of rules, joins and models.
+"""Operators whose rows meet in buckets.
 
-A bucket has the rows of some keys, and the state that later rows of these keys need. In a batch
+They are aggregates, correlations of rules, joins and models. A bucket has the rows of some keys,
+and the state that later rows of these keys need. In a batch
 
 1. the operator gives each row the number of its bucket;
 2. ``exchange`` brings each bucket to a task of its own. It is the only place where rows move
@@ -102,7 +103,7 @@ MOST_ROWS = 65_536
 
 
 class BucketReport(Protocol):
-    """What a bucket did in a batch, and its state after that."""
+    """Report of a bucket on a batch, with its state afterwards."""
 
     @property
     def bucket(self) -> int: ...  # noqa: D102
@@ -239,7 +240,7 @@ class BucketedOperator(Operator, Generic[StateT, ReportT]):
 
     @property
     def result_step(self) -> ArrowStep | None:
-        """How results are made of what tasks return, without Spark; None if Spark makes them."""
+        """Step from the rows of tasks to results, without Spark; None if Spark makes them."""
         return None
 
     def exchange(

@@ -1,4 +1,4 @@
-"""The clock of a stream: how far its event time has come, and the rows that came too late for it.
+"""Clock of a stream: its watermark, and rows behind it.
 
 Operators that answer when event time allows ask the clock of their rows. A batch's own rows move
 it before the batch is answered, so that answers do not depend on how rows are cut into batches: the
@@ -244,7 +244,7 @@ class StreamClock(Operator):
 
     @property
     def asks(self) -> Asked:
-        """What it asks of rows; see ``Looking``."""
+        """Questions about rows; see ``Looking``."""
         before = None
         if self.lateness.shares:
             latest = [self.part.latest.get(name, ALWAYS) for name in self.lateness.given]

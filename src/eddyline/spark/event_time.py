@@ -1,15 +1,15 @@
-"""Event time around a stream clock: the order of rows, clocks of results, and warnings.
+"""Event time around a stream clock: measurement, warnings, clocks of results.
 
 In reading order:
 
-1. ``Asked`` and ``counted``: how far out of order the rows of a batch came, counted by one Spark
-   job, observed by another job, or read from what the files of the batch say.
+1. ``Asked`` and ``counted``: how far out of order the rows of a batch came. One Spark job counts
+   it, another job observes it, or the files of the batch say it.
 2. Warnings: ``warned_of_late`` (when many rows were late), ``warn_without_lateness`` (when a run
    starts) and ``warn_of_unbounded_state`` (when a query is made and when it starts).
 3. ``ResultClock`` and ``UnionClock``: the clocks of rows that are results. No result is late.
 4. ``LateRows``: the task that puts late rows of a stream aside.
 
-``clock.StreamClock`` counts and judges the rows of a stream with the first of these.
+``clock.StreamClock`` measures and judges the rows of a stream with the first of these.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LOOKED = f"{PREFIX}_looked"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked of the event times of the rows of a batch."""
+    """Questions about the event times of a batch's rows."""
 
     micros: Column
     """The event time of a row (µs)."""
@@ -70,7 +70,7 @@ class Asked:
 
     @property
     def bounds(self) -> tuple[Sequence[int], Sequence[int]]:
-        """What is given as ``before``, or the same of streams of which nothing is known."""
+        """Bounds before the batch: ``before``, or those of streams without any rows yet."""
         unknown = [ALWAYS] * self.n_streams
         return self.before or (unknown, unknown)
 
@@ -141,7 +141,7 @@ class Looking(Protocol):
 
     @property
     def asks(self) -> Asked:
-        """What it asks of the rows that it is laid over."""
+        """Questions about the rows that it is laid over."""
         ...
 
 
@@ -274,10 +274,9 @@ def warned_of_late(
         longer = f"lateness='{more}' of the stream waits for more of them"
     msg = (
         f"{n_late:,} of {n_rows:,} rows of {stream!r} came too late and were {outcome}: "
-        f"run.late_rows({stream!r}) has them; {longer}. Files "
-        f"are read in the order in which they were changed: over many that exist, "
-        f"in another order than that of time, give a lateness as large as their disorder, or read "
-        f"them in one batch"
+        f"run.late_rows({stream!r}) has them; {longer}. Spark reads files by modification time; "
+        f"if that is not the order of event time, give a larger lateness, or read all files in one "
+        f"batch"
     )
     warnings.warn(msg, LateRowsWarning, stacklevel=2)
     return True
@@ -331,8 +330,8 @@ def warn_without_lateness(operators: Sequence[Operator], source: DataFrame) -> N
             (name for name in operator.keeps_late if name in operator.without_lateness), None
         )
         msg = (
-            f"{those} no lateness: a row that is earlier than one of its stream in a batch before "
-            f"is late and left out; lateness='1 minute' beside time='…' waits for it, and "
+            f"{those} no lateness: a row is late, and left out, if an earlier batch had a later "
+            f"row of its stream; lateness='1 minute' beside time='…' waits for such rows, and "
             f"run.late_rows({kept or operator.keeps_late[0]!r}) has those that were left out"
         )
         if limit := _limit_of(source):

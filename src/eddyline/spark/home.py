@@ -1,10 +1,11 @@
-"""A home of Spark whose Python processes import pyspark's package in place of its archive.
+"""Home of Spark with pyspark as a folder.
 
-Spark puts ``pyspark.zip`` of its home before everything else on the module path of its Python
-processes. Python keeps no bytecode of what it imports from an archive: each process compiles a
-second long. Spark waits ten seconds for a process that plans a source in Python, which is not
-enough on a busy machine. In the home that is made here, ``pyspark.zip`` is a folder with a link to
-the package, and all else links to the installed Spark.
+Its Python processes import the package and not the archive. Spark puts ``pyspark.zip`` of its home
+before everything else on the module path of its Python processes. Python keeps no bytecode of what
+it imports from an archive: each process compiles a second long. Spark waits ten seconds for a
+process that plans a source in Python, which is not enough on a busy machine. In the home that is
+made here, ``pyspark.zip`` is a folder with a link to the package, and all else links to the
+installed Spark.
 """
 
 from __future__ import annotations

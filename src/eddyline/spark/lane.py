@@ -1,8 +1,9 @@
-"""The lane on Spark: whether a DataFrame is a plain scan of Parquet files, and jobs that read them.
+"""Lane on Spark: plain Parquet scans, and jobs that read them.
 
-``PlainScan`` walks the plan of a DataFrame down to its files. Only columns of the files, under any
-name and in any order, may stand in between. It also asks the settings that change what Spark reads.
-Everything else is refused with a reason, which ``explain()`` says.
+A scan is plain if tasks can read its files themselves. ``PlainScan`` walks the plan of a DataFrame
+down to its files. Only columns of the files, under any name and in any order, may stand in between.
+It also asks the settings that change what Spark reads. Everything else is refused with a reason,
+which ``explain()`` says.
 
 ``KeptOfFiles`` are the rows that tasks keep of row groups. Spark schedules the tasks and knows
 nothing of the files, so ``input_file_name()`` over the result would be empty without a word.

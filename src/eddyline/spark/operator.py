@@ -1,8 +1,9 @@
-"""The Spark half of every operator: how it is laid over a DataFrame, and what it learns of a job.
+"""Spark half of every operator.
 
-The life of a batch is the same for all: ``prepare``, ``lay``, the job runs, ``close`` (what is
-durable, committed once for all operators of the query), ``learn``. Learning runs no job and commits
-nothing. ``spark.operators`` lists the operators by their steps.
+It extends a DataFrame, and learns from the job. The life of a batch is the same for all:
+``prepare``, ``lay``, the job runs, ``close`` (what is durable, committed once for all operators of
+the query), ``learn``. Learning runs no job and commits nothing. ``spark.operators`` lists the
+operators by their steps.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Batch:
 
 
 class Metrics(Protocol):
-    """What a job observes, once it has run."""
+    """Observations of a job, known once it has run."""
 
     def get(self, timeout_s: float) -> dict[str, Any] | None:
         """Return it, or None if it is not there after so many seconds."""
@@ -349,7 +350,7 @@ class Operator:
 
     @property
     def arrow_step(self) -> ArrowStep | None:
-        """How it makes its result of Arrow tables, without Spark; it then learns nothing.
+        """Step that makes the result of Arrow tables without Spark; it then learns nothing.
 
         None if Spark makes it.
         """
@@ -450,7 +451,7 @@ class Operator:
             StateError: it is damaged, or of something else.
         """
         if not isinstance(state, dict):
-            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no object of JSON"
+            msg = f"the saved state of {self.name!r} is damaged: {state!r:.80} is no JSON object"
             raise StateError(msg, operator=self.name)
         for choice in self.saves:
             if choice.component in state:

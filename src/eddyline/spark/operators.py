@@ -1,4 +1,7 @@
-"""The table of operators: which one runs a step. A new operator is one line here."""
+"""Table of operators: which operator runs a step.
+
+A new operator is one line here.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Chains of operators that make an input of a step over several: a join, or UNION ALL.
+"""Chains of operators that make one input of a step.
 
-A query reads one DataFrame and has one list of operators. Where an input is made by operators that
-keep rows or call Python, the rows of all inputs come in one DataFrame, each in columns of its own.
-The operators of an input stand between one that takes its rows out and one that puts its results
-aside, and the step over all inputs takes the results from there.
+The step is a join or UNION ALL. A query reads one DataFrame and has one list of operators. Where an
+input is made by operators that keep rows or call Python, the rows of all inputs come in one
+DataFrame, each in columns of its own. The operators of an input stand between one that takes its
+rows out and one that puts its results aside, and the step over all inputs takes the results from
+there.
 """
 
 from __future__ import annotations

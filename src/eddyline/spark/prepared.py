@@ -1,8 +1,8 @@
-"""Columns that every batch of a query is laid with: Spark is handed them once.
+"""Columns that are built once for all batches of a query.
 
-Whatever Python hands over to Spark is a call for each column, and a dozen for one that is made of
-others. Calls take longer than what they ask for where a batch is small. Of steps that are the same
-in every batch the columns are kept where Spark has them, and a step is one call.
+Python needs a call to the JVM for each column, and a dozen calls for a column that is made of
+others. In a small batch these calls take longer than the work. So steps that are the same in every
+batch keep their columns in the JVM, and a step is one call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The output columns of a query, as the last operator of its chain.
+"""Output columns of a query, the last operator of its chain.
 
 A column is SQL, or the answers of a Python function (``called_column``). Where the driver holds the
 rows as an Arrow table, or tasks write their results, columns are picked and computed without Spark
@@ -136,7 +136,7 @@ class ProjectOperator(Operator):
 
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
-        """How the columns are made without Spark; None if Spark has to compute one."""
+        """Step that makes the columns without Spark; None if Spark has to compute one."""
         if self._step.calls:
             return None
         texts, source = self._step.projections, self._source

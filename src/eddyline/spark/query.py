@@ -1,4 +1,4 @@
-"""A continuous query on Spark: named relations, steps over them, and a start.
+"""Continuous query on Spark: relations, steps, and a start.
 
 ``Catalog`` has what queries read by name: streams, tables, results, functions and aggregates.
 """
@@ -54,7 +54,7 @@ RENAME = "engine.query(…, name='…')"
 
 
 class Starting(Others, total=False):
-    """How a query is started, beside the sink; see ``Query.start``."""
+    """Arguments of a start beside the sink; see ``Query.start``."""
 
     path: str | Path
     format: str
@@ -389,7 +389,7 @@ class Query:
 
 
 class Catalog:
-    """What an engine knows by name, as queries read it; ``Engine`` keeps each name once."""
+    """Names that an engine knows, as queries read them; ``Engine`` keeps each name once."""
 
     def __init__(self) -> None:
         self.relations: dict[str, Relation] = {}

@@ -1,4 +1,6 @@
-"""A query's text as steps over what an engine knows: rows, results of other queries, models.
+"""From a query's text to steps over an engine's relations.
+
+A relation has rows, results of another query, or models.
 
 In reading order:
 
@@ -208,9 +210,8 @@ def _check_times(read: QueryText, catalog: Catalog) -> None:
         if asked_time.name != relation.time:
             event_time = f"is {relation.time!r}" if relation.time else "was not given"
             message = (
-                f"{asked_time.what} goes by {asked_time.name!r}, and the event time of "
-                f"{stream!r} {event_time}; engine.stream({stream!r}, …, "
-                f"time={asked_time.name!r}) makes it that"
+                f"{asked_time.what} names {asked_time.name!r}, and the event time of "
+                f"{stream!r} {event_time}; to change that: engine.stream({stream!r}, …, time={asked_time.name!r})"
             )
             refuse(message, read.text, asked_time.start, stream=stream, time=asked_time.name)
 
@@ -317,9 +318,9 @@ def timed(name: str, query: Query, time: str, lateness: str | None) -> Query:
         if timed_query.result_time == time:
             return timed_query
     msg = (
-        f"stream {name!r}: {time!r} is not the event time of the results of {query.name!r}, which "
-        f"is that of the stream that it reads, unchanged; of aggregates and set operations "
-        f"window.end; and of joins the event time of one of their streams, or greatest(…) of them"
+        f"stream {name!r}: {time!r} is not the event time of the results of {query.name!r}. "
+        f"That is the unchanged event time of the stream that it reads; window.end of aggregates and set "
+        f"operations; and of joins the event time of one stream, or greatest(…) of all"
     )
     raise QueryError(msg, name=name, time=time)
 

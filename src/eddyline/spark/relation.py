@@ -1,4 +1,4 @@
-"""Named relations: the streams and tables that queries read, and their event time in SQL.
+"""Named relations: streams and tables, and their event time.
 
 A relation is a DataFrame under its name, with the column of its event time, its lateness and its
 key. ``checked_relation`` checks what a user gives; ``lateness_rule`` turns the lateness of streams
@@ -110,7 +110,7 @@ def instant_of(micros: str, *, is_local: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """How a table is read again while queries run."""
+    """Refresh: how often a table is read again while queries run."""
 
     source: VersionedSource
     every_us: int
@@ -237,8 +237,8 @@ def check_key(what: str, columns: Iterable[str], key: str | None, *, is_made: bo
         raise QueryError(msg, key=key)
     if is_made:
         msg = (
-            f"{what} is made by a query, of which no key can be declared; leave out key={key!r}, "
-            f"or give it to a stream that the query reads"
+            f"{what} is made by a query, which takes no key; leave out key={key!r}, or declare it "
+            f"for a stream that the query reads"
         )
         raise QueryError(msg, key=key)
 
@@ -314,7 +314,7 @@ def lateness_of(relation: Relation, stream: str) -> int:
     if isinstance(window, SlideWindow):
         raise OptionError(msg, stream=stream, lateness=text)
     if window.length == LONGEST:
-        msg = f"the lateness of {stream!r} must end, got {text!r}"
+        msg = f"the lateness of {stream!r} must be finite, got {text!r}"
         raise OptionError(msg, stream=stream, lateness=text)
     return window.length
 
@@ -357,7 +357,7 @@ def _share(text: str, what: str) -> float:
     share = HELD if match is None or match[1] is None else round(float(match[1]) / 100, 12)
     if match is None or not 0 < share < 1:
         msg = (
-            f"a lateness of {what} that is learned is 'learned', which holds {HELD:.2%} of the "
+            f"a learned lateness of {what} is written 'learned', which holds {HELD:.2%} of the "
             f"rows, or 'learned 99.9 %' with a share between 0 % and 100 %, got {text!r}"
         )
         raise OptionError(msg, lateness=text)

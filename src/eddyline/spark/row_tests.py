@@ -1,4 +1,4 @@
-"""Filters before another operator, as a condition that its tasks evaluate over files."""
+"""Filters before another operator, evaluated by its tasks over files."""
 
 from __future__ import annotations
 

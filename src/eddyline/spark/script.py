@@ -1,4 +1,4 @@
-"""Runs a script: its streams and tables are read, its functions imported, its queries started."""
+"""Runs a script of streams, tables, functions and queries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What can be said of a script before Spark starts: its text, names, functions and paths.
+"""Check of a script before Spark starts.
 
-What needs columns, such as the names and types in a condition, is said when Spark knows them.
+The check covers text, names, functions and paths. Anything that needs columns, such as names and
+types in a condition, is checked when Spark knows them.
 """
 
 from __future__ import annotations

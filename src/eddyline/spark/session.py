@@ -1,4 +1,4 @@
-"""A local SparkSession that is set up for eddyline, checks of sessions, and Ctrl-C.
+"""Local SparkSession for eddyline, session checks, and Ctrl-C.
 
 ``session`` starts Spark, or takes the active session. ``check_is_classic`` and ``is_on`` ask any
 session. Ctrl-C in the middle of a call to Spark would leave the JVM half done, so code that starts

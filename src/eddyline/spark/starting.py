@@ -1,7 +1,8 @@
-"""Arguments of ``start`` that are checked without Spark: triggers and sinks, also of a script.
+"""Arguments of ``start``, checked without Spark.
 
-A trigger says when a run reads what has arrived: as eddyline's text, or as PySpark's keywords. A
-sink is asked for by its name, with arguments of its own; ``sinks.sinks`` makes it.
+They are triggers and sinks, also of a script. A trigger says when a run reads what has arrived: as
+eddyline's text, or as PySpark's keywords. A sink is asked for by its name, with arguments of its
+own; ``sinks.sinks`` makes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files of streams: how many rows a micro-batch has and between which instants, and what waits.
+"""Files of streams: rows, instants and backlog of a micro-batch.
 
 1. ``FileStream`` and ``BatchFiles``: to count rows and to look at their event times, Spark would
    pass each of them through one more piece of code, or run a job. If a stream is of Parquet files
@@ -207,7 +207,7 @@ def _step(offset: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where the driver puts the rows of a batch that it reads itself."""
+    """Place for the rows of a batch that the driver reads itself."""
 
     folder: Path | None = None
     """None: it reads nothing."""

@@ -1,4 +1,4 @@
-"""The stream about the system: what runs did and decided, as rows that any query can read.
+"""Stream about the system: numbers and decisions of runs, as rows.
 
 Its runs are those of this process, or those of checkpoints. ``Feed`` looks at these runs twice a
 second, in a thread of its own, and writes what is new as one Parquet file, which Spark's file
@@ -88,7 +88,7 @@ _ROWS, _TOLD = "rows", "told.json"
 
 
 class Told(msgspec.Struct):
-    """How far a run is told."""
+    """Position in a run up to which the stream has told it."""
 
     batch: int = -1
     """The newest batch."""
@@ -98,7 +98,7 @@ class Told(msgspec.Struct):
 
 
 class _Place(msgspec.Struct):
-    """How far a feed is."""
+    """Position of a feed."""
 
     number: int = 0
     """Of its newest file."""

@@ -1,4 +1,4 @@
-"""UNION ALL of streams: the rows of all as one DataFrame, with one clock."""
+"""UNION ALL of streams: one DataFrame with one clock."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Part:
 
 
 class _Union(Operator):
-    """What the rows of several parts are, however these are laid."""
+    """Rows of several parts, however the parts are laid."""
 
     name = "union"
     source: DataFrame
@@ -246,9 +246,9 @@ def _united(
     for number, frame in frames.items():
         if len(frame.columns) != len(columns):
             msg = (
-                f"query {query!r}: the parts of UNION ALL go by position, and have "
+                f"query {query!r}: the SELECTs of UNION ALL need equally many columns, and have "
                 f"{len(columns) - len(own_columns)} and {len(frame.columns) - len(own_columns)} "
-                f"columns ({names[number]!r})"
+                f"({names[number]!r})"
             )
             raise QueryError(msg, query=query)
     try:

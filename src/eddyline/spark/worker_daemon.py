@@ -1,4 +1,4 @@
-"""Spark's daemon of Python workers, which has loaded what eddyline's tasks need before it forks.
+"""Spark's daemon of Python workers, with imports done before it forks.
 
 A worker that is forked by ``pyspark.daemon`` imports for itself: about a second of CPU for each,
 and Spark ends workers that were idle for a minute. Here the daemon imports too, once, when no

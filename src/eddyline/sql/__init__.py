@@ -1,4 +1,6 @@
-"""The meaning of Spark's SQL: types, errors, literals, regexes; read by sqlglot, without Spark.
+"""Meaning of Spark's SQL: types, errors, literals, regexes.
+
+sqlglot reads it, without Spark.
 
 In: the text of one expression, and the types of the columns around it. Out: the columns that it
 reads, its type, whether it can raise, and a form of it that cannot. ``query/`` makes whole queries

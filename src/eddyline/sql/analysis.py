@@ -1,9 +1,9 @@
-"""The facts about one SQL expression that a plan needs: its columns, its errors, its chance.
+"""Facts about one SQL expression that a plan needs.
 
-A plan may change which rows a predicate sees, so a predicate that draws lots or that can raise
-must be known before it is moved. The analysis is conservative: a condition that is not known to be
-free of errors may raise. For many that may raise there is a form that never raises and can move in
-its place (``sql.error_free``).
+They are its columns, its errors, and whether it is deterministic. A plan may change which rows a
+predicate sees, so a predicate that draws lots or that can raise must be known before it is moved.
+The analysis is conservative: a condition that is not known to be free of errors may raise. For many
+that may raise there is a form that never raises and can move in its place (``sql.error_free``).
 """
 
 from __future__ import annotations

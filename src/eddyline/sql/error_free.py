@@ -1,10 +1,10 @@
-"""Expressions rewritten so that they never raise, for filters, rules and joins alike.
+"""Expressions rewritten so that they never raise.
 
-An expression that may raise becomes one that is NULL where the expression raises, made of Spark's
-``try_`` functions. That is exact for expressions that are *strict* in the part that may raise: NULL
-wherever the part is, as arithmetic, casts, comparisons and most functions are. CASE, COALESCE and
-NULLIF are not strict, and say for themselves where a part of them raises. A type of node that has
-no rule for it in ``sql.nodes`` has no such form.
+Filters, rules and joins use them. An expression that may raise becomes one that is NULL where the
+expression raises, made of Spark's ``try_`` functions. That is exact for expressions that are
+*strict* in the part that may raise: NULL wherever the part is, as arithmetic, casts, comparisons
+and most functions are. CASE, COALESCE and NULLIF are not strict, and say for themselves where a
+part of them raises. A type of node that has no rule for it in ``sql.nodes`` has no such form.
 
 NULL alone does not tell an error from a NULL, so a form comes with two conditions, neither of which
 is ever NULL:

@@ -1,7 +1,8 @@
-"""Calls in trees, and tables of Spark's functions: safe, strict, not deterministic, refused.
+"""Calls in trees, and tables of Spark's functions.
 
-A function that is in no table here may raise. The tables hold what was run against Spark 4.3 with
-edge values in ANSI mode (``tests/sql/test_analysis_spark.py``).
+Functions are safe, strict, not deterministic, or refused. A function that is in no table here may
+raise. The tables hold what was run against Spark 4.3 with edge values in ANSI mode
+(``tests/sql/test_analysis_spark.py``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The type of every part of a SQL expression, and whether it can raise on some row.
+"""Type of every SQL expression, and whether it can raise.
 
 Conservative: a part that is not known to be free of errors may raise. Most of it is one question,
 whether a cast can fail (``types.cast_may_raise``), as Spark's ANSI mode casts wherever types

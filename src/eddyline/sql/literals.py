@@ -1,4 +1,4 @@
-"""Constants in SQL, and what an operand can be compared with so that exact mathematics is right.
+"""Constants in SQL, and the operands they compare with exactly.
 
 Spark brings both sides of a comparison to one type first. Where that changes a value (a bigint
 read as a double, a timestamp as text) the comparison is left to Spark. When a constant is in the

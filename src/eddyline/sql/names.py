@@ -1,4 +1,7 @@
-"""The columns that a SQL expression reads, resolved as Spark does: in any case by default."""
+"""Columns that a SQL expression reads.
+
+Names are resolved as Spark does: in any case by default.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""The rules for each type of node: its type and errors, its text, its form without errors.
+"""Rules for each type of SQL node.
 
-One row of ``NODES`` says what each pass over a tree does at a type of node, and one row of
-``CALLS`` at a call of a function with rules of its own; other functions are in ``sql.functions``.
-A type of node without a row may raise, and Spark evaluates it as it was written. A new kind of
-expression is a row and its functions.
+A rule has the node's type and errors, its text, and its form without errors. One row of ``NODES``
+says what each pass over a tree does at a type of node, and one row of ``CALLS`` at a call of a
+function with rules of its own; other functions are in ``sql.functions``. A type of node without a
+row may raise, and Spark evaluates it as it was written. A new kind of expression is a row and its
+functions.
 
 A rule named ``_infer_…`` returns the type of a node and why it may raise (``sql.inference``),
 ``_write_…`` its text (``sql.rendering``), and ``_free_…`` the form that never raises

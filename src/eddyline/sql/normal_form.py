@@ -1,9 +1,9 @@
-"""A normal form of SQL text: two texts with one normal form mean the same.
+"""Normal form of SQL text.
 
-These do not count: comments, white space, the case of keywords and function names, and parentheses
-that change nothing. The order of AND and OR does not count, nor does a condition that they repeat,
-unless it draws lots. ``0 < v`` is ``v > 0``, and the sides of ``=`` may be swapped. Spark's setting
-decides whether the case of names counts.
+Two texts with one normal form mean the same. These do not count: comments, white space, the case of
+keywords and function names, and parentheses that change nothing. The order of AND and OR does not
+count, nor does a condition that they repeat, unless it draws lots. ``0 < v`` is ``v > 0``, and the
+sides of ``=`` may be swapped. Spark's setting decides whether the case of names counts.
 """
 
 from __future__ import annotations

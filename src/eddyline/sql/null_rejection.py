@@ -1,4 +1,4 @@
-"""Columns that a condition needs: where one of them is NULL, the condition is not true.
+"""Columns whose NULL makes a condition not true.
 
 Spark's WHERE drops rows with NULL in such columns before it evaluates the condition. The condition
 then raises on none of these rows: ``a / b > 2 AND c = 1`` does not divide where ``c`` is NULL. What

@@ -1,8 +1,9 @@
-"""Reading Spark SQL text: trees and tokens by sqlglot, and errors that point into the text.
+"""Parser of Spark SQL text.
 
-Text that runs on Spark stays the user's own text; trees are only looked at. The dialect differs
-from sqlglot's Spark in two ways: every function keeps the name it is written with (what is known
-of functions is in ``sql.functions``), and CAST may raise, as it does in ANSI mode.
+sqlglot gives trees and tokens. Errors point into the text. Text that runs on Spark stays the user's
+own text; trees are only looked at. The dialect differs from sqlglot's Spark in two ways: every
+function keeps the name it is written with (what is known of functions is in ``sql.functions``), and
+CAST may raise, as it does in ANSI mode.
 
 The parser and the functions over its trees are recursive. The parser takes some 20 frames per
 parenthesis, and Python's limit is 1,000. Work that does not fit runs again in a thread with a

@@ -1,4 +1,6 @@
-"""Patterns of texts: LIKE in parts, and Java's regular expressions, as Spark runs them.
+"""Text patterns: LIKE and Java's regular expressions.
+
+They mean what they mean in Spark.
 
 *In Python.* A regular expression is written for Python where both languages surely agree: literals,
 escapes of punctuation, classes of ASCII characters, groups, alternatives, greedy and lazy

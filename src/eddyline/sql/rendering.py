@@ -1,9 +1,10 @@
-"""Rendering a part of a condition as Spark SQL of its own: equal text for equal expressions.
+"""Rendering of a condition's parts as Spark SQL.
 
-Every operator is put in parentheses, so that the text means what the tree says. Whether Spark reads
-the user's text as that tree is another question: sqlglot and Spark do not give all operators the
-same precedence (``a | b & c``, ``a = b < c``); ``is_read_alike`` tells where they may differ.
-How each type of node is written stands in ``sql.nodes``.
+Equal expressions have equal texts. Every operator is put in parentheses, so that the text means
+what the tree says. Whether Spark reads the user's text as that tree is another question: sqlglot
+and Spark do not give all operators the same precedence (``a | b & c``, ``a = b < c``);
+``is_read_alike`` tells where they may differ. How each type of node is written stands in
+``sql.nodes``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark's types, as far as they decide whether an expression can raise, and arithmetic.
+"""Spark's types, as far as errors and arithmetic need them.
 
 Integers carry the range of values that an expression can have: ``i % 10 + 1`` lies in [-8, 10]
 and so never overflows, whatever the column holds. A range that fits its type cannot overflow, so

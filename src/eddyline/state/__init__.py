@@ -1,4 +1,6 @@
-"""Window state of any operator: files that never change, one manifest a batch, event time.
+"""Window state of any operator: immutable files, manifests, event time.
+
+A batch has one manifest.
 
 In: what a bucket keeps of a batch: rows of windows, rows that wait, late rows. Out: descriptions of
 files. The next batch starts from them, and a manifest commits them once the sink has the rows.

@@ -1,4 +1,4 @@
-"""Files of one bucket of an operator by input, and merges of runs.
+"""Files of one bucket by input, and merges of runs.
 
 ``BucketState`` is what a manifest says of a bucket. ``upkeep_of`` decides before a batch which runs
 of a window go, as all their rows have left it, and which adjacent ones are merged.

@@ -1,10 +1,10 @@
-"""The cold tier of a window: runs that are hardly asked for, behind filters of their keys.
+"""Cold tier of a window: runs behind filters of their keys.
 
-A run goes cold as it is: only a filter of its keys is written beside it. When there are many cold
-runs, their filters are merged as hot runs are: FAN_IN filters of one size get a filter of all their
-keys above them, and no row is written again. So cold runs are trees (``ColdRuns``). A look-up
-descends them from the top (``ColdTier``), and opens a run only if each filter on the way to it
-passes the key.
+These runs are hardly ever read. A run goes cold as it is: only a filter of its keys is written
+beside it. When there are many cold runs, their filters are merged as hot runs are: FAN_IN filters
+of one size get a filter of all their keys above them, and no row is written again. So cold runs are
+trees (``ColdRuns``). A look-up descends them from the top (``ColdTier``), and opens a run only if
+each filter on the way to it passes the key.
 """
 
 from __future__ import annotations

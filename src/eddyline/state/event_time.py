@@ -1,4 +1,4 @@
-"""Event time of a query: lateness, waiting rows, and rows no longer needed.
+"""Event time of a query: lateness, waiting rows, purged rows.
 
 ``EventTime`` has the streams and by how much their rows may come late. The instant before which the
 rows of a stream are late never goes back. ``OrderPlan`` says up to which instant a bucket may

@@ -1,8 +1,8 @@
-"""Grids of hashes with one dimension for each key class: they tell the buckets of a row.
+"""Grids of hashes that tell the buckets of a row.
 
-A row lies where the hashes of its keys say; along a class in which its input has no key it lies
-everywhere, so a copy of it is in each of those buckets. A result has one key in every class, so all
-its rows meet in one bucket, and only there.
+A grid has one dimension for each key class. A row lies where the hashes of its keys say; along a
+class in which its input has no key it lies everywhere, so a copy of it is in each of those buckets.
+A result has one key in every class, so all its rows meet in one bucket, and only there.
 
 Hashes of keys do not cut a key that most rows have. Its bin can be *split*: the buckets along the
 class are then a grid of their own for it, with a side for each input that is cut, by hashes of

@@ -1,9 +1,10 @@
-"""Filters of the keys of runs, for keys that a run hardly ever holds.
+"""Filters of the keys of runs.
 
-A filter rejects nearly all keys that a run does not hold, so the run is read for few others. It
-never rejects a key that the run holds. It is a Bloom filter whose four bits of a key are in one
-word, with 16 bits a key: about one other key in 200 passes. The least and the greatest code of a
-run (its zone) reject whole batches if keys ascend with time.
+They pay for keys that a run hardly ever holds. A filter rejects nearly all keys that a run does not
+hold, so the run is read for few others. It never rejects a key that the run holds. It is a Bloom
+filter whose four bits of a key are in one word, with 16 bits a key: about one other key in 200
+passes. The least and the greatest code of a run (its zone) reject whole batches if keys ascend with
+time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Rows that came too late: kept beside the window state, so that none is lost.
+"""Late rows, kept beside the window state.
 
-A task writes the late rows of an input in a batch as one Parquet file under a new name, with their
-event times and the watermark that they were behind. ``settle_late`` makes the files of a batch
-durable and removes those that only a failed attempt has written. ``late_rows`` reads them back.
+None is lost. A task writes the late rows of an input in a batch as one Parquet file under a new
+name, with their event times and the watermark that they were behind. ``settle_late`` makes the
+files of a batch durable and removes those that only a failed attempt has written. ``late_rows``
+reads them back.
 """
 
 from __future__ import annotations

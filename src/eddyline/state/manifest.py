@@ -1,8 +1,9 @@
-"""The durable state of a query after a batch: one manifest for all its operators.
+"""Durable state of a query after a batch.
 
-Manifest ``n`` is written when the rows of batch ``n`` have reached the sink. A batch that runs
-again starts from the manifest of the batch before, so what a failed attempt wrote is never seen.
-All files that a manifest names are on the disk before it is, and it is there whole or not at all.
+One manifest has all operators. Manifest ``n`` is written when the rows of batch ``n`` have reached
+the sink. A batch that runs again starts from the manifest of the batch before, so what a failed
+attempt wrote is never seen. All files that a manifest names are on the disk before it is, and it is
+there whole or not at all.
 
 ``ManifestFolder`` reads and commits manifests, ``StatePlace`` names the folders that an operator's
 tasks write to, and ``check_state`` compares all files with their checksums and changes nothing.

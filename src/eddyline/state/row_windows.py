@@ -1,8 +1,9 @@
-"""Windows of the latest N rows: a row leaves when the row N places later comes.
+"""Windows of the latest N rows.
 
-Places are counted in the stream, or in each group of PARTITION BY, in the order of event time and,
-among equal times, of the rows' contents. Only counts are kept: how many rows each group has had,
-for groups that still have a row whose end is not known.
+A row leaves when the row N places later comes. Places are counted in the stream, or in each group
+of PARTITION BY, in the order of event time and, among equal times, of the rows' contents. Only
+counts are kept: how many rows each group has had, for groups that still have a row whose end is not
+known.
 
 So the end of a row comes to be known later than the row is written. A run stays as it was written.
 Ends of its rows are written as a file of their own beside it once they are known, and replace those

@@ -1,4 +1,4 @@
-"""Rows of one input as operators see them, and the sorted runs that keep them.
+"""Rows of one input, and the sorted runs that keep them.
 
 ``Rows`` has rows by columns: the codes of their keys, one array for each key class; the instant
 from which each row is in its window, and the last one; and the payload that results need. A code is

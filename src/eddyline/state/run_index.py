@@ -1,7 +1,8 @@
-"""The index of a run: its rows in the order of the hash of one key class, and probes into it.
+"""Index of a run, by hashes of one key class.
 
-``Index.from_ranges`` takes the codes and lifetimes of rows; ``Index.pairs`` gives each probe the
-rows with equal codes that live at the same time.
+It has the order of the rows, and probes into it. ``Index.from_ranges`` takes the codes and
+lifetimes of rows; ``Index.pairs`` gives each probe the rows with equal codes that live at the same
+time.
 
 A hash is a bijection of the key's code, so equal hashes are equal codes. A directory says where the
 entries of each of 2^bits equal ranges of hashes start. A look-up touches one slot of it and the few

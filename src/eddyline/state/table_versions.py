@@ -1,8 +1,8 @@
-"""The versions of tables that a batch reads, noted in the state folder before the batch runs.
+"""Versions of tables that a batch reads.
 
-A batch that was killed has no manifest. It runs again in a process that may find newer versions,
-and has to read those of its first attempt. A batch has one note for all operators of its query, so
-all of them read one version of a table.
+The state folder notes them before the batch runs. A batch that was killed has no manifest. It runs
+again in a process that may find newer versions, and has to read those of its first attempt. A batch
+has one note for all operators of its query, so all of them read one version of a table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Block estimates: what filters drop given a prefix of the order, from a few sampled rows each.
+"""Block estimates of what filters drop, given an order's prefix.
 
-Change detectors watch numbers, not rows. For each prefix of the order, the sampled rows that the
-prefix lets through are cut into consecutive blocks; a full block gives one estimate of the drop
-fraction of every filter that stands behind the prefix [Tsamoura16 6].
+Each comes from a few sampled rows. Change detectors watch numbers, not rows. For each prefix of the
+order, the sampled rows that the prefix lets through are cut into consecutive blocks; a full block
+gives one estimate of the drop fraction of every filter that stands behind the prefix [Tsamoura16
+6].
 
 Deviation: the paper cuts the profile into blocks of k rows before it looks which of them a prefix
 lets through. Deep in the order too few of them are left to estimate anything, so here the rows

@@ -1,10 +1,10 @@
-"""Cost of each filter as a fixed part per call and a part per row, and the clock that measures it.
+"""Cost of each filter: per call and per row.
 
-A call on ``x`` rows is taken to last ``fixed + per_row * x`` ns. Only the per-row part depends on
-where in the order a filter stands, so only it may decide the order. A filter that stands late sees
-few rows; its raw time per row would be mostly the fixed part and keep it late for ever [Babu05
-4.3.1; the traps are those of batches]. The sums of a least-squares fit add up, so costs of calls,
-tasks and partitions merge.
+The clock that measures it is here, too. A call on ``x`` rows is taken to last ``fixed + per_row *
+x`` ns. Only the per-row part depends on where in the order a filter stands, so only it may decide
+the order. A filter that stands late sees few rows; its raw time per row would be mostly the fixed
+part and keep it late for ever [Babu05 4.3.1; the traps are those of batches]. The sums of a
+least-squares fit add up, so costs of calls, tasks and partitions merge.
 
 ``work_ns`` is a clock that stands still while a thread could run and has no core. ``Budget`` keeps
 learning to a share of the time of the work.

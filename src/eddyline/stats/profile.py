@@ -1,8 +1,8 @@
-"""The profile of a conjunction: what execution observed of its filters, and its sliding window.
+"""Profile of a conjunction, and its sliding window.
 
-*Profile.* A profile is keyed by filter id, never by the position in some order. So profiles of
-different tasks, batches and orders merge, and survive a change of plan. Profiles merge
-associatively and, as a bag of rows, commutatively. [Babu05 4.3.1]
+It has what execution observed of the filters. *Profile.* A profile is keyed by filter id, never by
+the position in some order. So profiles of different tasks, batches and orders merge, and survive a
+change of plan. Profiles merge associatively and, as a bag of rows, commutatively. [Babu05 4.3.1]
 
 *Attributes.* A profile keeps outcomes only of rows that some filter drops. To see whether an
 attribute tells which filter will drop a row, every sampled row is needed, with the attribute's

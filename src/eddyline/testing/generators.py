@@ -1,4 +1,4 @@
-"""Streams whose filters are correlated by a known amount, with the exact answers to compare with.
+"""Streams with filters of known correlation, and exact answers.
 
 The filters come in groups; within a group two filters agree on a given share of the rows, across
 groups they are independent [Babu05 4.7]. The thesis gives no mechanism; this one copies a latent

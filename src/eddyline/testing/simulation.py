@@ -1,7 +1,8 @@
-"""The loop without an engine: batches of outcomes in, orders and counted work out.
+"""Adaptive loop without an engine.
 
-Runs a policy exactly as an executor would, on matrices that say which filter drops which row. The
-work is counted, not timed, so two runs give the same numbers.
+Batches of outcomes come in. Orders and counted work go out. Runs a policy exactly as an executor
+would, on matrices that say which filter drops which row. The work is counted, not timed, so two
+runs give the same numbers.
 """
 
 from __future__ import annotations

@@ -367,7 +367,7 @@ def test_columns_of_spark_are_predicates(mixed):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: F.udf(lambda i: True, "boolean")("i"), "SQL text cannot say"),
+        (lambda: F.udf(lambda i: True, "boolean")("i"), "without SQL text"),
         (lambda: F.col("nosuch") > 3, r"'>\(nosuch, 3\)' does not fit the columns"),
         (lambda: F.col("i") + 1, "is not a condition: it is of type bigint"),
         (lambda: pc.is_valid, "'is_valid'.*'values'"),

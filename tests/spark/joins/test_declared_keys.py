@@ -84,11 +84,11 @@ def test_what_can_be_declared(spark, tmp_path):
         engine.stream("s", rows, time="ts", key=3)
     engine.stream("s", rows, time="ts", key="id")
     made = engine.query("SELECT * FROM s WHERE id > 3")
-    with pytest.raises(QueryError, match="'t' is made by a query, of which no key can be declared"):
+    with pytest.raises(QueryError, match="'t' is made by a query, which takes no key"):
         engine.stream("t", made, key="id")
     script = read_script("CREATE STREAM s WITH (format='rate', time='timestamp', key='value')")
     assert script.streams[0].options["key"] == "value"
-    with pytest.raises(QueryError, match="keys of tables are found by themselves"):
+    with pytest.raises(QueryError, match="finds the keys of tables itself"):
         read_script("CREATE TABLE s WITH (format='csv', path='a', key='value')")
     made = "CREATE STREAM t WITH (key='a') AS SELECT * FROM s"
     with pytest.raises(QueryError, match="is made by a query, so it has no key"):

@@ -107,12 +107,12 @@ def test_null_has_a_partner_where_null_equals_null(frame):
 @pytest.mark.parametrize(
     ("on", "message"),
     [
-        ("l.m = r.m", "m is of the type map<string,int>"),
+        ("l.m = r.m", "m has the type map<string,int>"),
         ("l.c = r.c", "c has a collation, so different texts may be equal"),
         ("CAST(l.k AS STRING COLLATE UTF8_LCASE) = r.k", "has a collation"),
-        ("l.f = r.f", "f is of the type struct<x:double>"),
-        ("l.var = r.var", "is of the type variant, which is not supported"),
-        ("l.ym = r.ym", "ym is of the type interval year to month, which Arrow does not have"),
+        ("l.f = r.f", "f has the type struct<x:double>"),
+        ("l.var = r.var", "has the type variant, which is not supported"),
+        ("l.ym = r.ym", "ym has the type interval year to month, which Arrow does not have"),
         ("l.i = r.i AND l.ym < r.ym", "needs the column 'ym' in Python tasks"),
         ("l.v <=> r.k", "l has a float and r a string; CAST one of them"),
         ("l.i < r.i", "no equality connects r with l"),

@@ -11,7 +11,7 @@ from eddyline.spark.models.graphs import check_attribute, read_columns, read_pai
 
 @pytest.mark.parametrize("name", ["ship", "Ship", "time", "TIME", "Since", "until"])
 def test_an_attribute_has_no_name_of_a_key_or_a_time_whatever_the_case(name):
-    with pytest.raises(OptionError, match="which results have beside it"):
+    with pytest.raises(OptionError, match="has the name of a column of results"):
         check_attribute(name, ["SHIP", "fleet"])
     check_attribute(f"{name}_x", ["SHIP", "fleet"])
 
@@ -29,8 +29,8 @@ def test_nor_one_of_a_column_of_segments(name):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"x": "x", "err_x": "x - 1"}, "'err_x', and segments have columns"),
-        ({"lo": "x"}, "'lo', which results have beside it"),
+        ({"x": "x", "err_x": "x - 1"}, "'err_x' begins with"),
+        ({"lo": "x"}, "'lo' has the name of a column of results"),
         ({"z": "x", "Z": "2 * x"}, "two attributes are called 'Z'"),
     ],
 )

@@ -161,7 +161,7 @@ def test_what_is_not_given_early_is_refused_at_once(spark, folder):
     early = declared(stream, **EARLY)
     with pytest.raises(OptionError, match="unknown results 'soon'"):
         fitted(stream, results="soon")
-    with pytest.raises(OptionError, match="is of streams"):
+    with pytest.raises(OptionError, match="needs a stream"):
         fitted(batch, results="early")
     with pytest.raises(OptionError, match="to all streams of a query, or to none"):
         early.join(declared(stream, name="others")).changes()

@@ -223,5 +223,5 @@ def test_a_stream_has_no_other_rows(spark, df, folder):
     with pytest.raises(NotSupportedError, match=r"'s' is a stream \(line 1, column 20\)"):
         engine.query("SELECT x FROM kept MODEL SEGMENTS OF s AT ts WHERE x > 3 EXACT")
     segments = el.models.fit(stream_of(df, folder, 1), time="ts", within={"x": 1.0})
-    with pytest.raises(QueryError, match="give no others"):
+    with pytest.raises(QueryError, match="takes no DataFrame"):
         segments.where("x > 3").exact(df, time="ts")

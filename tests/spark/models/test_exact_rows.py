@@ -55,10 +55,10 @@ def test_exact_answers_are_those_of_duckdb_on_the_rows(kept, df, rows, text):
 
 
 def test_what_has_no_rows_is_refused(kept, df):
-    with pytest.raises(QueryError, match="not known to which one these segments were fitted"):
+    with pytest.raises(QueryError, match="which these segments do not know"):
         kept["read"].where("x > 3").exact()
     segments = kept["fresh"]
-    with pytest.raises(NotSupportedError, match="computed of several rows"):
+    with pytest.raises(NotSupportedError, match="computed from several rows"):
         segments.avg("x", window="10 seconds").exact()
     with pytest.raises(NotSupportedError, match="the slope of a model"):
         segments.where("d(x) > 3").exact()

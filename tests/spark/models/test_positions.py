@@ -275,7 +275,11 @@ REFUSED = [
     ({"track": ("LAT", "LAT")}, OptionError, r"track is the columns of latitude and longitude"),
     ({"track": ("LAT", "nope")}, QueryError, "unknown column 'nope'"),
     ({"track": ("LAT", "ship_name")}, QueryError, "give degrees, a number"),
-    ({"key": "lat", "track": ("la", "lo")}, OptionError, "a key is called 'lat'"),
+    (
+        {"key": "lat", "track": ("la", "lo")},
+        OptionError,
+        "key 'lat' has the name of a column of positions",
+    ),
     ({"within": {"track": "1 %"}}, OptionError, "is in its unit"),
     ({"within": {"track": 3.0, "LAT": 2.0}}, OptionError, "two columns 'lat'"),
 ]
@@ -296,7 +300,7 @@ def test_what_is_no_track_is_refused(spark, more, kind, said):
 def test_exact_rows_are_asked_by_their_own_columns(spark, folder, segments):
     unmade = fitted(spark.read.parquet(str(folder)))
     for each in (segments, unmade):
-        with pytest.raises(NotSupportedError, match="use conditions on these columns"):
+        with pytest.raises(NotSupportedError, match="write conditions on their latitude"):
             each.where("lat(track) > -18").exact()
         assert each.where("ship = 3").exact().count() == N_ROWS
 

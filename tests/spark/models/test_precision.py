@@ -126,7 +126,7 @@ def test_of_several_bounds_the_least_counts(df):
         (
             lambda s: s.within({"x": 1, "y": 1}).persist().within({"x": 1}),
             OptionError,
-            "stay as near to rows as they were fitted",
+            "keep the bounds of their fit",
         ),
         (
             lambda s: s.where("x > 3").select("y").within({"y": 1}),

@@ -180,7 +180,7 @@ def test_pairs_of_a_stream_are_those_of_a_batch(spark, folder, tmp_path, name):
         ),
         (
             lambda s: s.pairs().where("left_ship = 1").max("left_x", by="right_ship").changes(),
-            "a condition on keys of pairs .* is asked of results",
+            "the condition on keys of pairs .* needs these keys",
         ),
     ],
 )
@@ -248,7 +248,7 @@ def test_segments_of_a_stream_in_sql_and_what_is_wrong_with_them(spark, folder, 
     early = stream.selectExpr("*", "1L AS version", "true AS validated")
     with pytest.raises(NotSupportedError, match="segments of a stream are final"):
         el.models.read(early)
-    with pytest.raises(OptionError, match="stay as near to rows as they were fitted"):
+    with pytest.raises(OptionError, match="keep the bounds of their fit"):
         el.models.read(stream, lateness="1 day").within({"x": 0.1}).changes()
     twice = made.to_df().union(made.to_df())
     twice.write.parquet(str(tmp_path / "twice"))

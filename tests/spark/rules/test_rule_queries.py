@@ -157,7 +157,7 @@ def test_a_set_starts_on_a_stream_of_an_engine_with_a_lateness(engine):
 @pytest.mark.parametrize(
     ("stream", "given", "said"),
     [
-        ("packets", {}, r"say which engine knows 'packets': start\('packets', …, engine=engine\)"),
+        ("packets", {}, r"say which engine has 'packets': start\('packets', …, engine=engine\)"),
         ("packet", {"engine": True}, "unknown stream 'packet'; .*did you mean 'packets'"),
         ("packets", {"engine": True, "time": "at"}, "leave out time='at'$"),
         (None, {"engine": True}, "rules on a DataFrame run without an engine"),

@@ -224,7 +224,7 @@ def test_more_names_than_an_array_holds_are_refused(monkeypatch):
     assert run(made, program, [N_ROWS])[0] == WANTED
     monkeypatch.setattr(rule_worker, "MAX_NAMES_BYTES", n_bytes - 1)
     with pytest.raises(
-        SourceError, match=f"names of .* {n_bytes:,} bytes.*maxRecordsPerBatch lower"
+        SourceError, match=f"names of .* {n_bytes:,} bytes.*lower spark.*maxRecordsPerBatch"
     ):
         run(made, program, [N_ROWS])
     assert len(run(*block(about=None), [N_ROWS])[0]) == N_ROWS

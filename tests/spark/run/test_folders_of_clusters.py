@@ -48,7 +48,7 @@ def test_queries_together_write_there_too(engine, tmp_path):
 
 def test_a_checkpoint_elsewhere_is_refused(engine):
     query = engine.query("SELECT v FROM s", name="all")
-    with pytest.raises(OptionError, match=r"got the URI 'hdfs://cluster/ckpt'; give the path"):
+    with pytest.raises(OptionError, match=r"got the URI 'hdfs://cluster/ckpt'; only state="):
         query.start("memory", checkpoint="hdfs://cluster/ckpt")
 
 

@@ -40,7 +40,7 @@ def test_a_full_disk_is_named_and_a_restart_with_room_writes_every_row_once(
         where = {"path": path, "checkpoint": tmp_path / "checkpoint"}
         return query.start(sink, **where, trigger="available_now")
 
-    with pytest.raises(SourceError, match="No space left on device; make room") as caught:
+    with pytest.raises(SourceError, match="No space left on device; free space") as caught:
         run(small_disk).await_termination(120)
     assert small_disk in caught.value.message
     assert "\n" not in caught.value.message

@@ -221,7 +221,7 @@ def test_the_newest_result_of_a_batch(spark, place):
 def test_keys_with_null(spark, place):
     sink = place.sink(mode="merge", on=["id"])
     if place.kind == "iceberg":
-        with pytest.raises(SourceError, match=r"'id' of the key has NULL.*IS NOT NULL"):
+        with pytest.raises(SourceError, match=r"key column 'id' has NULL.*IS NOT NULL"):
             sink.write(frame(spark, (None, "a")), 0)
         return
     sink.write(frame(spark, (None, "a"), (1, "b")), 0)

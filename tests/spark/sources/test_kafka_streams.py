@@ -476,7 +476,7 @@ def test_a_cluster_needs_a_folder_that_its_workers_reach(spark, monkeypatch):
     monkeypatch.setattr(Run, "_master", "spark://host:7077")
     engine = engine_over(spark, el.kafka("host:9092", "t", schema=DDL))
     query = engine.query("SELECT id FROM orders WHERE id > 0", name="q")
-    with pytest.raises(OptionError, match=r"keeps rejected values, which all workers .*give check"):
+    with pytest.raises(OptionError, match=r"keeps rejected values, which all workers .*checkpoint"):
         query.start("memory", trigger="available_now")
 
 

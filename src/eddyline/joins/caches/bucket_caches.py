@@ -1,9 +1,10 @@
-"""The caches of one bucket during one batch: opened, met by pipelines, kept true, closed.
+"""Caches of one bucket during one batch.
 
-``CachedBatch`` opens the stores that an earlier batch left in the memory of this process, and
-nowhere else (``take_out``, ``put_back``). ``CachedProbes`` are the two verbs that a pipeline knows:
-look-ups that spare probes, and taps that fill a store. ``CandidateSamples`` profile candidates by
-sampled keys. ``RowNumbers`` are the numbers by which stores refer to rows of windows.
+A batch opens them, pipelines look into them, and they are kept true and closed. ``CachedBatch``
+opens the stores that an earlier batch left in the memory of this process, and nowhere else
+(``take_out``, ``put_back``). ``CachedProbes`` are the two verbs that a pipeline knows: look-ups
+that spare probes, and taps that fill a store. ``CandidateSamples`` profile candidates by sampled
+keys. ``RowNumbers`` are the numbers by which stores refer to rows of windows.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""The content of one store: keys, and for each key the joined rows of some windows.
+"""Content of one cache: joined rows of some windows, by key.
 
-Keys are kept apart from rows, so that a key without any joined row is a hit as well. A joined row
-is the number of a row of each window, the instants between which all of them live, and their codes
-in the key classes beside the key; the columns of results are fetched when these are put together.
+Keys are kept apart from rows, so a key without any joined row is a hit as well. A joined row has
+the number of a row of each window, the instants between which all of them live, and their codes in
+the key classes beside the key. The columns of results are fetched when results are put together.
 
-Rows that have left their windows are not deleted at once. No probe lives as long ago, so none finds
-them; they are removed when there are enough of them, or when memory is short.
+Rows that have left their windows stay for a while. No probe finds them, because probes live later.
+They are removed when there are enough of them, or when memory is short.
 
-The first half are compiled kernels: a hash table of keys, each with a chain of the rows that are
-kept for it. The upper bits of a key's hash name a slot of the table, so keys that are looked up in
-the order of their hashes touch the table in ascending order. The rows of a key are chained from the
-newest to the oldest; those that were kept together lie side by side.
+The first half of the module are compiled kernels: a hash table of keys, each with a chain of its
+rows. The upper bits of a key's hash name a slot of the table, so keys that are looked up in the
+order of their hashes touch the table in ascending order. The rows of a key are chained from the
+newest to the oldest. Rows that were kept together lie side by side.
 """
 
 from __future__ import annotations

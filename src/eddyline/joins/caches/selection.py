@@ -1,7 +1,8 @@
-"""Selection of caches: the best set if time allows, else a good one.
+"""Selection of caches within a memory budget.
 
-``CacheProblem`` has the candidates and the worth of a choice, and finds the best one exactly. Where
-too many stores are shared to try them all, two approximations of set cover take its place.
+It finds the best set if time allows, else a good one. ``CacheProblem`` has the candidates and the
+worth of a choice, and finds the best one exactly. Where too many stores are shared to try them all,
+two approximations of set cover take its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The work of a task on one bucket in one batch: open its windows, join, keep the new rows.
+"""Work of a task on one bucket in one batch.
 
-``BucketBatch.run`` is the whole of it. Each ``Stage`` that the plan asks for is called before the
-new rows are looked up, after that, and once all runs are written. No file is changed: a new run has
-a name of its own, and counts once the manifest of the batch names it.
+``BucketBatch.run`` opens the windows, joins, and keeps the new rows. It calls each ``Stage`` of the
+plan three times: before the new rows probe, after the probes, and once all runs are written. No
+file is changed: a new run has a new name, and counts once the manifest of the batch names it.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class BucketBatch:
         return self.plan.grid.is_first(self.bucket, name, rows.codes, rows.starts)
 
     def _count(self, name: str, run: SortedRun) -> None:
-        """Count new rows; of those of a table, which come once, find the keys, too."""
+        """Count new rows. Also find the keys of a table, whose rows come once."""
         self.report.n_here += len(run)
         if run.rows.starts[0] == ALWAYS:
             self.report.unique[name] = unique_classes(run)
@@ -260,7 +260,7 @@ class BucketBatch:
         return now
 
     def _staying(self, name: str, run: SortedRun, leaves: NDArray[np.bool_]) -> SortedRun:
-        """Return the rows of a run that stay hot; the tier takes those of a mask."""
+        """Return a run's rows that stay hot; the tier takes the masked rows."""
         if not leaves.any():
             return run
         started = work_ns()
@@ -346,7 +346,7 @@ def _check_together(key: UniqueKey, new: SortedRun) -> None:
 
 
 def _check_window(key: UniqueKey, new: SortedRun, window: Sequence[SortedRun]) -> None:
-    """Check new rows against those of the window, the cold ones included."""
+    """Check the keys of new rows against the window and its cold rows."""
     every = Composites.from_rows(SEED, new, slice(0, len(new)), 0)
     pairs = every.join(key.stream, window, (key.key,), ())
     if len(pairs):

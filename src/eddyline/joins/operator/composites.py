@@ -1,7 +1,7 @@
-"""Combinations of rows on their way through a pipeline, and rows gathered from several tables.
+"""Combinations of rows on their way through a pipeline.
 
-``Composites`` refer to rows by their places and copy nothing until a result is given. The functions
-below gather values from several runs without concatenating these.
+``Composites`` refer to rows by their places. They copy no values before a result is given. The
+functions below gather values from several runs without concatenating the runs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Composites:
         base: int,
         keys: Collection[int] | None = None,
     ) -> Composites:
-        """Return new rows of an input, a range or some places, as combinations of one row each.
+        """Return new rows (a range, or places) as combinations of one row each.
 
         ``base`` is the number of rows in the runs before them. They carry the codes of some key
         classes; of all if omitted.
@@ -160,7 +160,7 @@ def _some(probes: Probes, chosen: NDArray[np.int64]) -> Probes:
 def asked_of(
     window: Sequence[SortedRun], rows: NDArray[np.int64]
 ) -> tuple[Sequence[SortedRun], NDArray[np.int64]]:
-    """Return the runs of a window of which some rows (one or more) are, and these counted through.
+    """Return the runs of a window that hold some rows, and the places of these rows.
 
     Of cold runs those alone that have one of them; the others are not opened.
     """
@@ -296,7 +296,7 @@ def put(
     order: NDArray[np.int64],
     result: NDArray[np.unsignedinteger],
 ) -> None:
-    """Scatter values of a part, from their places in it, to those in the result."""
+    """Scatter values from their places in a part to their places in the result."""
     for index in range(local.size):
         result[order[index]] = values[local[index]]
 

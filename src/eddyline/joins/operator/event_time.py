@@ -106,7 +106,7 @@ class OrderedBatch(BucketBatch):
     _windows: dict[str, list[Kept]] = field(init=False, default_factory=dict)
 
     def run(self, batch: Mapping[str, Rows]) -> Iterator[pa.Table]:
-        """Take in the rows of the batch, join those that need not wait, keep both.
+        """Join the rows that need not wait; keep these and the waiting ones.
 
         Args:
             batch: the rows of each input that has some; of inputs whose window counts rows, and
@@ -550,7 +550,7 @@ class Emission:
 
 
 def _without(run: SortedRun, until: int) -> SortedRun:
-    """Return a run of which rows that end before an instant join with nothing."""
+    """Return a run in which rows that end before an instant join nothing."""
     stays = run.rows.ends >= until
     return run if stays.all() else with_ends(run, np.where(stays, run.rows.ends, ALWAYS))
 
@@ -702,7 +702,7 @@ class CountedPartnerBatch(OrderedBatch):
         write._write_late(self, name, late)
 
     def _due_of(self, name: str, rows: Rows | None, since: int, until: int) -> list[Rows]:
-        """Return the rows that meet those that are there, or that are decided; keep the others.
+        """Return rows that may join now, and rows that are decided; keep the others.
 
         A row of the first input waits until it is decided. Before that it meets the rows of the
         second one if its combinations are results.
@@ -847,7 +847,7 @@ def _found(
     runs: Sequence[SortedRun],
     ages: PartnerAges | None,
 ) -> pa.Array:
-    """Return what equal keys find for some rows, as lists."""
+    """Return the matches by equal keys of some rows, as lists."""
     counts, chosen = np.zeros(rows.stop - rows.start, np.int64), np.empty(0, np.int64)
     if runs:
         first = Composites.from_rows(asked.left, run, rows, 0)
@@ -883,7 +883,7 @@ def _lists(
     counts: NDArray[np.int64],
     chosen: NDArray[np.int64],
 ) -> pa.Array:
-    """Return lists of so many rows each of the runs, counted through, as structs."""
+    """Return lists of structs of rows; a list has the given number of rows."""
     assert kind is not None
     fields = [kind.value_type.field(index) for index in range(kind.value_type.num_fields)]
     columns = [pa.nulls(chosen.size, field.type) for field in fields]

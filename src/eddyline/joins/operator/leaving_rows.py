@@ -1,9 +1,10 @@
-"""Rows that leave the hot tier or the state: those that are done, and those that constraints drop.
+"""Rows that leave the hot tier or the state.
 
-``Leaving`` says which rows leave: new rows at once, and others when runs are merged. A row is done
-if it was in a result and can be in no other, or if its key is over in all other streams. A tier
-takes such rows, and those that are old. ``ColdRows`` keeps them in cold runs. ``Discarding`` drops
-what constraints say is useless, and keeps a summary of keys.
+``Leaving`` says which rows leave. New rows leave at once, others when runs are merged. A row is
+done if it was in a result and can be in no other, or if its key is over in all other streams.
+
+A tier takes rows that are done or old. ``ColdRows`` keeps them in cold runs. ``Discarding`` drops
+the rows that constraints mark as useless, and keeps a summary of their keys.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Leaving(Stage):
     def after_probe(
         self, windows: Mapping[str, Sequence[SortedRun]], news: Mapping[str, SortedRun]
     ) -> None:
-        """Count the older rows that were in results, and those of merged runs that are done."""
+        """Count older rows in results, and rows of merged runs that are done."""
         self._windows = {
             name: (*runs, news[name]) if name in news else runs for name, runs in windows.items()
         }

@@ -71,7 +71,7 @@ class MemberBatch(BucketBatch):
     def _window_of(
         self, member: MemberPlan, name: str, windows: Mapping[str, Sequence[SortedRun]]
     ) -> list[SortedRun]:
-        """Return the runs of an input of which a query may need rows."""
+        """Return an input's runs that may hold rows for a query."""
         horizon, stays = self._horizon(name), member.stays.get(name)
         if horizon is None:
             return []

@@ -1,14 +1,14 @@
-"""The join of a bucket: the new rows of a batch in, the results that they complete out.
+"""Join of one bucket: new rows in, completed results out.
 
 Inputs take turns (the delta rule). The new rows of an input probe the windows of the others, which
-hold the new rows of all inputs before it. So each result is found once, by the new row of the last
-input in it. While a window is empty, the new rows of the others join nothing. Then they probe
-nothing, unless a shortcut has to see them or rows were dropped that they miss.
+already hold the new rows of all inputs before it. So each result is found once, by its new row from
+the last input. If a window is empty, the new rows of the others join nothing and probe nothing.
+They probe nevertheless if a shortcut has to see them, or if they may miss rows that were dropped.
 
-``Pipeline`` has the probes of one input, in one order or in one for each class of its rows
-(``ClassOrders``); a ``Shortcut`` may spare some of them. A ``Stage`` is
-other work of the same batch. Three observers look at what probes find and change nothing:
-``PartnerAges``, ``MatchedRows`` and ``LostResults``.
+``Pipeline`` has the probes of one input. Its rows have one order, or one for each class of rows
+(``ClassOrders``). A ``Shortcut`` may spare some probes. A ``Stage`` is other work of the same
+batch. Three observers look at what probes find and change nothing: ``PartnerAges``, ``MatchedRows``
+and ``LostResults``.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ class Pipeline:
     def _with_codes(
         self, joined: Composites, links: Sequence[int], new: SortedRun, base: int
     ) -> Composites:
-        """Return combinations with the codes of some key classes, those of new rows if missing."""
+        """Return combinations with codes of some key classes, of new rows if missing."""
         missing = [key for key in links if key not in joined.codes]
         if not missing:
             return joined
@@ -345,7 +345,7 @@ def _bins(
 
 
 def _binned(ages: NDArray[np.int64], step: int) -> dict[int, int]:
-    """Return the bins of some ages (µs), each of which stands for so many."""
+    """Return the weighted bins of some ages (µs)."""
     numbers, counts = np.unique(bins_of(ages[ages > 0]), return_counts=True)
     return dict(zip(numbers.tolist(), (counts * step).tolist(), strict=True))
 

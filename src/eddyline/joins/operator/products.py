@@ -278,7 +278,7 @@ def _bounds(run: SortedRun, keys: NDArray[np.uint64]) -> tuple[Ints, Ints]:
 def _side(
     name: str, runs: Sequence[SortedRun], bounds: Sequence[tuple[Ints, Ints]], since: int
 ) -> Side:
-    """Return the rows of an input by key; those that left before an instant are left out (µs)."""
+    """Return an input's rows by key, without rows that left before an instant (µs)."""
     rows, cells, starts, ends = [], [], [], []
     base = 0
     for run, (low, high) in zip(runs, bounds, strict=True):

@@ -1,7 +1,8 @@
-"""The orders of probes of classes of rows, and the columns that tell classes apart, in tasks.
+"""Probe orders by class of rows, in tasks.
 
-``ClassOrders`` is what ``classes.ProbeRoutes`` chose for an input. ``RowAttribute`` reads the
-values of one column of rows as numbers, which ``routing.table`` cuts into bins.
+It also reads the columns that tell classes apart. ``ClassOrders`` is what ``classes.ProbeRoutes``
+chose for an input. ``RowAttribute`` reads the values of one column of rows as numbers, which
+``routing.table`` cuts into bins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another order of probes for each class of the rows of an input [Bizarro05].
+"""Choice of probe orders by class of rows [Bizarro05].
 
 Rows of one class may find no partner in ``t``, and those of another one none in ``u``, or very
 many. So classes of rows may probe the windows in orders of their own. A class is a bin of one

@@ -1,10 +1,10 @@
-"""The orders of a join: one for the pipeline of each input, learned from sampled rows.
+"""Choice of the probe order of each input's pipeline.
 
-``PipelineChoice`` keeps the order of one pipeline good. Windows are ranked by the rows that they
-drop, as filters are (see ``probe_order``). But a window may also give a row many partners, and each
-of them is one more probe of every window behind it. So ways that make more combinations than they
-are given come last; among them, the way that adds least per probe comes first, which is best where
-windows are independent (``Growth``).
+It learns from sampled rows. ``PipelineChoice`` keeps the order of one pipeline good. Windows are
+ranked by the rows that they drop, as filters are (see ``probe_order``). But a window may also give
+a row many partners, and each of them is one more probe of every window behind it. So ways that make
+more combinations than they are given come last; among them, the way that adds least per probe comes
+first, which is best where windows are independent (``Growth``).
 
 ``ProbeRoutes`` gives classes of the rows of an input other orders, where that pays (``classes``).
 

@@ -1,8 +1,9 @@
-"""Drop probing: the windows in which a few sampled rows have no partner [Babu05 5.2].
+"""Drop probing of a few sampled rows [Babu05 5.2].
 
-A pipeline shows the drops of its windows in its own order only. So a few new rows of a batch are
-looked up in *all* windows, each along the way that leads to it, until a partner is found or known
-not to be there. Orders are learned from that; results never depend on it.
+It says in which windows a row has no partner. A pipeline shows the drops of its windows in its own
+order only. So a few new rows of a batch are looked up in *all* windows, each along the way that
+leads to it, until a partner is found or known not to be there. Orders are learned from that;
+results never depend on it.
 
 A sampled row sees the windows as its pipeline does: the runs before the batch, and the new rows of
 inputs that had their turn before (see ``operator.pipeline``). New rows of tables are there from the

@@ -1,4 +1,4 @@
-"""State of entities in a bucket between batches, and the fronts of final results.
+"""State of a bucket's entities, and watermarks of final results.
 
 Final segments of a batch come in; results up to the fronts of their entities, and files of what is
 kept, go out. Invariant: each result is given once, when no later segment can change it, and files

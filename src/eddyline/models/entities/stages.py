@@ -1,20 +1,22 @@
 """Stages of a graph: their results in a batch, and their state.
 
-Final segments come in; ``Flow`` is what goes on to the next stage. ``fronts`` says what is final.
+Final segments come in, and a ``Flow`` goes on to the next stage. ``fronts`` has the watermark of
+each group, its *front*: results before it are final.
 
-``EntityStage`` is a stage of a graph over the same entities. It gives the results of an entity up
-to its front, each once: it keeps with the entity until when that was.
+``EntityStage`` is a stage of a graph over the same entities. It gives each result of an entity
+once, up to the entity's front, and keeps with the entity how far it has given results.
 
-``CrossStage`` is the stage of pairs, and of values over entities. The pairs of a batch are those of
-new segments with kept ones; kept segments that end before the first new one begins are not read. A
-segment stays as long as an entity may have another one that overlaps it. For each group it keeps
-only the pieces that can still affect the result: all of them for sums, the possible extremes for
-least and greatest. Pieces are appended as they arrive and read once the front of the group reaches
-them. If all entities are one group, ``CrossStage`` has it.
+``CrossStage`` is the stage of pairs, and of values over entities. A batch pairs its new segments
+with kept ones. It does not read kept segments that end before the first new one begins. A segment
+stays as long as an entity may have another one that overlaps it. For each group it keeps only the
+pieces that can still affect the result: all of them for sums, the possible extremes for least and
+greatest. Pieces are appended as they arrive and read once the group's front reaches them. If all
+entities are one group, ``CrossStage`` has it.
 
-``GroupsBatch`` has several groups, each with a front of its own. Pieces are written by the codes of
-their groups. A record of each group says where its first piece begins that was not given yet, and
-before which front no piece is over. So a batch reads only groups that have something to give.
+``GroupsBatch`` has several groups, each with its own front. Pieces are written by the codes of
+their groups. A record of each group says where its first piece without a result begins, and the
+front before which none of its pieces is over. So a batch reads only groups that have results to
+give.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Models that are declared: an equation in ``t`` gives the value of a row from its instant on.
+"""Declared models: equations in ``t`` over a row's columns.
 
-``lon = lon + vlon * t`` makes a row a segment with the coefficients ``[lon, vlon]``: on the right a
-name is the value in the row, and ``t`` the seconds since its instant. The segment is valid until
-the next row of its entity, and no longer than the horizon (Pulse 2.4).
+An equation gives the value from the instant of the row on. ``lon = lon + vlon * t`` makes a row a
+segment with the coefficients ``[lon, vlon]``: on the right a name is the value in the row, and
+``t`` the seconds since its instant. The segment is valid until the next row of its entity, and no
+longer than the horizon (Pulse 2.4).
 
 With bounds, rows that say nothing new are dropped. If the values of a row are as near
 to the model of its entity as they have to be, the row begins no model: the model goes on, for a

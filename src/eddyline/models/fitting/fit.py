@@ -1,16 +1,17 @@
-"""Models from rows: segments that are never farther from a row than the bound of its attribute.
+"""Fit of segments to rows, within an error bound.
 
-``fit`` takes arrays of rows; ``fitted`` takes Arrow batches, an entity of any number of rows in
-blocks. The bound is certified in double precision: what is stored is evaluated at the times of the
-rows exactly as a reader does, and the largest distance is the error of the segment (Pulse 4).
+``fit`` takes arrays of rows. ``fitted`` takes Arrow batches, and an entity may have any number of
+rows, in blocks. No row is farther from its segment than the bound of the attribute. The fit proves
+it in double precision: it evaluates the stored segment at the times of the rows exactly as a reader
+does. The largest distance is the error of the segment (Pulse 4).
 
 Rows come by entity and time, or are sorted once. A row without a value of an attribute (NULL, NaN,
 infinite) says nothing of that attribute. If no row of a segment has one, its coefficients are NaN.
-Rows of an entity at one instant are all within the bound, or the greatest value wins and the others
-are counted.
+If an entity has several rows at one instant, the segment is within the bound of all of them.
+Otherwise the greatest value wins and the others are counted.
 
-A segment ends where the next one begins. A run has no gap in it; its last segment ends one typical
-spacing after the last row. That is the median spacing of the first rows of the run, or a second if
+A segment ends where the next one begins. A run of rows has no gap in it. Its last segment ends one
+typical spacing after the last row: the median spacing of the first rows of the run, or a second if
 the run has one instant only.
 """
 

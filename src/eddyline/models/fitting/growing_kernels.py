@@ -1,8 +1,9 @@
-"""Compiled: the state of one growing segment: a constant, a cone, a best line, or a polynomial.
+"""Compiled state of one growing segment.
 
-Every instant of an attribute is an interval of values, ``[low, high]``, and a segment grows as long
-as one function passes all of them. ``x`` is microseconds since the segment began, exact in a
-double. Rounding may let in an instant too many: what is stored is verified afterwards, always.
+The function of a segment is a constant, a cone, a best line, or a polynomial. Every instant of an
+attribute is an interval of values, ``[low, high]``. A segment grows as long as one function passes
+through all intervals. ``x`` is microseconds since the segment began, exact in a double. Rounding
+may accept an instant too many, so every stored segment is verified afterwards.
 
 Kernels share names of arguments. ``attribute`` is its place, and ``low`` and ``high`` are the ends
 of its interval at ``x``. ``mid`` and ``reach`` are the middles and half lengths of all intervals,

@@ -1,8 +1,9 @@
-"""Attributes that are declared by their rate: ``d(x) = a - b * x`` is solved into polynomials.
+"""Attributes that are declared by their rate.
 
-On the right, an attribute of the model is its value at the instant, ``t`` the seconds since the
-row, and any other name a column of the row. The value of the column ``x`` in the row is where ``x``
-begins. Attributes may read each other: ``d(h) = v`` and ``d(v) = -9.81``.
+``d(x) = a - b * x`` is solved into polynomials. On the right, an attribute of the model is its
+value at the instant, ``t`` the seconds since the row, and any other name a column of the row. The
+value of the column ``x`` in the row is where ``x`` begins. Attributes may read each other: ``d(h) =
+v`` and ``d(v) = -9.81``.
 
 All rows are solved at once by the pair of Runge and Kutta of Dormand and Prince, as scipy has it
 (``scipy.integrate.RK45``), with a step of its own for each row. Within a step its dense output is a

@@ -1,4 +1,4 @@
-"""Shares of the error of a result for the parts it is computed from (Pulse 2.6.2).
+"""Split of a result's error over its parts (Pulse 2.6.2).
 
 A split gives each part a share. The shares are above 0, and add up to 1 at most, so that parts
 within their shares make a result within its bound. ``EQUAL`` and ``GRADIENT`` are the two of the

@@ -1,9 +1,9 @@
-"""Segments that a stream has as rows, as ``Segments.to_df`` and queries of segments give them.
+"""Stored segments of a stream, read as rows.
 
-The event time of such a row is ``lo``. Before an instant that event time has passed all segments
-are there that begin before it. So a segment is final when event time has passed its begin. Segments
-of an entity must not overlap. That is looked for: between batches an entity keeps until when its
-latest segment goes.
+``Segments.to_df`` and queries of segments write such rows. Their event time is ``lo``, so all
+segments that begin before the watermark are there. A segment is final when the watermark has passed
+its begin. Segments of an entity must not overlap. The check keeps for each entity the end of its
+latest segment between batches.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Stored:
         """
         for name, bound in asked.items():
             msg = (
-                f"{name!r} would have to be within {bound}, but segments of a stream stay as near "
-                "to rows as they were fitted; ask within of el.models.fit(df, …), which makes them"
+                f"{name!r} would have to be within {bound}, but segments of a stream keep the "
+                "bounds of their fit; call within on el.models.fit(df, …), which makes them"
             )
             raise OptionError(msg, attribute=name, bound=str(bound))
         return self

@@ -1,4 +1,4 @@
-"""The choice of sides that joins of segments ask before they make pairs.
+"""Choice of the sides that a join filters before pairing.
 
 One ``ModelProfile`` of each batch comes in; a plan goes out: which sides each join asks,
 and in what order. A condition that reads one side leaves out segments before the join pairs them.

@@ -1,9 +1,10 @@
 """Measurements of a task over models: times, errors of results, and profile.
 
-``Work`` is small and mergeable, for people. ``Watching`` looks on while a task runs a graph, and
-takes the profile: what came into steps and out of them. Counting costs next to nothing. If a sample
-is wanted, ``Watching`` also looks at a few segments for each comparison. It measures the time of
-that, so the choice can keep it within a budget.
+``Work`` is a small mergeable sum of these for people. ``Watching`` observes a task while it runs a
+graph, and counts what goes into each step and what comes out. Counting costs next to nothing.
+
+If the choice wants a sample, ``Watching`` also looks at a few segments for each comparison. It
+measures the time of sampling, so the choice can keep it within a budget.
 """
 
 from __future__ import annotations

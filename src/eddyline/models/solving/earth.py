@@ -1,11 +1,12 @@
-"""Positions on the earth: latitude and longitude as metres from its centre, and back.
+"""Positions on the earth as metres from its centre.
 
-A position in degrees becomes three attributes, its earth-centred coordinates on the ellipsoid WGS84
-(EPSG 4978): ``track_x`` towards latitude and longitude 0, ``track_y`` towards 90 degrees east,
-``track_z`` towards the north pole. They are smooth everywhere, also at the antimeridian and the
-poles, and all entities share them. A speed is the length of their slopes, a distance the length of
-the straight line between two positions. Both compare as polynomials. On the surface a distance
-``d`` is longer by ``d ** 3 / 24 / R ** 2``: 1 mm at 10 km, 1 m at 100 km, 0.1 % at 1,000 km.
+Latitude and longitude are converted to and fro. A position in degrees becomes three attributes, its
+earth-centred coordinates on the ellipsoid WGS84 (EPSG 4978): ``track_x`` towards latitude and
+longitude 0, ``track_y`` towards 90 degrees east, ``track_z`` towards the north pole. They are
+smooth everywhere, also at the antimeridian and the poles, and all entities share them. A speed is
+the length of their slopes, a distance the length of the straight line between two positions. Both
+compare as polynomials. On the surface a distance ``d`` is longer by ``d ** 3 / 24 / R ** 2``: 1 mm
+at 10 km, 1 m at 100 km, 0.1 % at 1,000 km.
 
 Attributes whose names end in ``track_x``, ``track_y`` and ``track_z`` make a position, called
 ``track``, ``left_track`` and so on. Results that are rows have latitude and longitude instead.

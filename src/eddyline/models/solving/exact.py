@@ -1,9 +1,9 @@
-"""Conditions exactly as on the rows: where models settle them, and where rows have to be read.
+"""Conditions decided by models where possible, else by rows.
 
-The error of a segment is certified: each row is within it. So where a polynomial is farther from 0
-than its error, the comparison has the result that it has on the rows (``decide``). Only in the
-ranges in between is it open, and only rows in these are read. The answer is then the one without
-models, row for row.
+The answer is exactly that of the rows. The error of a segment is certified: each row is within it.
+So where a polynomial is farther from 0 than its error, the comparison has the result that it has on
+the rows (``decide``). Only in the ranges in between is it open, and only rows in these are read.
+The answer is then the one without models, row for row.
 
 The certificate holds for rows with finite values that lost against no other row at their instant.
 ``uncovered`` finds the other rows once, where rows are fitted, and these are always read. As

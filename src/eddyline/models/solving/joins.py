@@ -1,4 +1,4 @@
-"""Joins: pairs of segments read at the same instants, where a condition on both holds.
+"""Joins of segments: pairs at instants at which a condition holds.
 
 Time is part of every join. Both sides are read at one instant, and a pair exists where its segments
 overlap (Pulse 3.4, 7.2). Solutions are segments again, of pairs instead of entities.

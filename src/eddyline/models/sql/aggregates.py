@@ -1,4 +1,7 @@
-"""Aggregates of models: over windows of each entity, or over entities at each instant."""
+"""Aggregates of models, over windows or over entities.
+
+A window belongs to one entity. Over entities there is a value at each instant.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""EXACT: a query of models whose answer is that of its rows, as SQL gives it without models.
+"""``EXACT``: queries of models with the answer of their rows.
 
 Models that would have to be fitted first save nothing: such a query asks the rows alone. It is the
 same query without MODEL, and each of its rows passes or not as in any filter: NULL, NaN, ties and

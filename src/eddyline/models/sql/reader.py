@@ -1,4 +1,4 @@
-"""Reader of queries of models: SELECTs over sources with MODEL, or over such SELECTs.
+"""Reader of SELECTs over sources with MODEL, or over such SELECTs.
 
 ``read_model_query`` takes the SELECTs of a text and returns a recipe (``scope``). WHERE and ON
 leave out rows by keys and by columns that are not modelled, before rows become segments. Conditions

@@ -1,4 +1,4 @@
-"""Recipes of queries of models as values, and the meaning of their names.
+"""Recipes of model queries, and the meaning of their names.
 
 ``ModelQuery`` is the recipe: which rows become segments, and what is called on them. The calls are
 those of ``el.models`` and of its segments, so a text says what a program says.

@@ -1,18 +1,18 @@
-"""The work of a bucket of entities in a batch: its results, and what it keeps.
+"""Work of one bucket of entities in one batch.
 
-Rows of a batch and the state before come in; results, the state after and a report go out.
-``BucketBatch`` looks only at entities of which a row has come, or that the watermark concerns.
-``plan`` says when results are given.
+The rows of a batch and the state before it come in. Results, the state after it and a report go
+out. ``BucketBatch`` looks only at entities with new rows, and at entities that the watermark
+concerns. ``plan`` says when results are given.
 
-``EarlyBatch`` also gives early results. After each batch there is one answer for all rows so far:
-the final results, and behind them those of a stream that ends here (``_Ended``), with open segments
-and rows that the watermark has not passed yet. It takes back what it gave before and what is not in
-that answer any more (``revisions.revised``). So the newest word of all batches together is that
-answer, whatever the batches are. Once the watermark has passed all rows, these are the results that
-are given without early ones.
+``EarlyBatch`` also gives early results. After each batch it computes one answer for all rows so
+far: the final results, and those of a stream that ends here (``_Ended``), with open segments and
+rows that the watermark has not passed yet. It takes back earlier results that this answer no longer
+has (``revisions.revised``). So the newest versions of all batches together are that answer,
+whatever the batches are. Once the watermark has passed all rows, the answer equals the one without
+early results.
 
-``WholeEarlyBatch`` does the same for all entities of a bucket at once, where a result is of several
-of them (pairs, values over entities) or has other keys (alarms).
+``WholeEarlyBatch`` does the same for all entities of a bucket at once. It serves results of several
+entities (pairs, values over entities) and results with other keys (alarms).
 """
 
 from __future__ import annotations
@@ -194,12 +194,12 @@ class BucketBatch:
         )
 
     def _looked_at(self, due: Sequence[pa.Table | None]) -> list[Ints]:
-        """Return the codes of the entities to look at: of rows, and of those that wake up."""
+        """Return the codes of entities with new rows, and of entities that wake up."""
         return [*self._index.woken, *(codes_of(rows) for rows in due if rows is not None)]
 
     @cached_property
     def _waits(self) -> dict[str, int]:
-        """How long after their instant records concern their entity again (µs), by kind."""
+        """Delay after which a record concerns its entity again (µs), by kind."""
         makers = (
             (f"{HELD}{number}", source.maker) for number, source in enumerate(self.plan.inputs)
         )
@@ -262,7 +262,7 @@ class BucketBatch:
         return rows if rows is None or runs is None else runs.before(rows)
 
     def _flow(self, number: int, part: Part | None, arrived: pa.Table | None) -> Flow:
-        """Return the segments of an input that are new, and how far those of each entity are."""
+        """Return an input's new segments, and how far the segments of each entity reach."""
         source = self.plan.inputs[number]
         if source.maker is None:
             layout = Layout(self.keys, source.shape.attributes)
@@ -279,7 +279,7 @@ class BucketBatch:
     # -- results --------------------------------------------------------------------------------
 
     def _solved(self, inputs: Sequence[Flow]) -> tuple[pa.Table | None, dict[str, Any]]:
-        """Return the results, and what is kept for later ones, as fields of ``BucketState``."""
+        """Return the results, and the state for later ones as fields of ``BucketState``."""
         if len(self.plan.stages) == 1:
             results, (segments, low) = self._in_one(inputs)
             return results, {"segments": segments, "low": low}
@@ -413,7 +413,7 @@ def check_early(plan: StreamPlan) -> None:
 
 
 class EarlyBatch(BucketBatch):
-    """The work of one bucket in one batch, of which results are given before they are final.
+    """Work of one bucket in one batch, with results before they are final.
 
     Args:
         *arguments: as of ``BucketBatch``.
@@ -501,7 +501,7 @@ class EarlyBatch(BucketBatch):
 
 
 class _Ended(BucketBatch):
-    """What a bucket would give if no row came any more, behind what is final; keeps nothing.
+    """Results of a bucket if the stream ended here, behind the final ones; keeps nothing.
 
     Args:
         batch: the batch that it ends, and
@@ -517,7 +517,7 @@ class _Ended(BucketBatch):
         self._index.kept = {kind: table for kind, (table, _) in stage.index.after.items()}
 
     def results(self, waiting: Sequence[pa.Table | None]) -> pa.Table | None:
-        """Return what the rows that wait give, and those that are held."""
+        """Return the results of waiting rows and of held ones."""
         parts = [self._part(number, rows) for number, rows in enumerate(waiting)]
         flows = [
             Flow(None if part is None else part.segments, KnownFronts(FOREVER)) for part in parts
@@ -536,7 +536,7 @@ class _Ended(BucketBatch):
 
 
 class WholeEarlyBatch(BucketBatch):
-    """The same of results whose keys are not those of rows: of all that is in the bucket.
+    """Early results for all entities of the bucket at once, with keys of their own.
 
     What a stream that ends here gives comes from the state after the batch, without more rows.
     Files that this writes are named by no manifest.

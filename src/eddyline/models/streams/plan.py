@@ -1,17 +1,17 @@
-"""Models of streams: what is asked, what a bucket of entities keeps, and what it reports.
+"""Plan, saved state and reports of models of a stream.
 
-A row is looked at when the watermark has passed it, so nothing depends on how rows are cut into
-batches. A segment is given when no later row changes it, and a result when no later segment does.
-Results are given once and never taken back, unless early results are asked for (``bucket``).
+The query looks at a row when the watermark has passed it, so nothing depends on how rows are cut
+into batches. It gives a segment when no later row changes it, and a result when no later segment
+does. It gives results once and never takes them back, unless early results are wanted (``bucket``).
 
-``StreamPlan`` is what is asked: inputs and a graph. ``ModelStep`` is that as a step of a query.
-``staged`` cuts the graph where its entities become other ones. Pairs and values over entities are
-stages of their own: steps before them are by entity, and steps behind them by pair or group.
+``StreamPlan`` has the inputs and the graph. ``ModelStep`` is that as a step of a query. ``staged``
+cuts the graph where its entities become other ones. Pairs and values over entities are stages of
+their own: steps before them are by entity, and steps behind them by pair or group.
 
-``BucketState`` and ``ModelPart`` are the saved state; ``BucketReport`` is what a bucket tells the
+``BucketState`` and ``ModelPart`` are the saved state. ``BucketReport`` is what a bucket tells the
 driver after a batch. A ``Sketch`` in it has rows, segments and results of a few entities to draw,
-and is no part of any answer. These entities have the least codes, which are hashes of keys: they
-are the same in any order of rows and whichever bucket has them. Of each the newest rows are kept.
+and is no part of any answer. It has the newest rows of the entities with the least codes. Codes are
+hashes of keys, so these entities are the same in any order of rows and in any bucket.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ModelPart(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ModelCounts(Struct, frozen=True, forbid_unknown_fields=True):
-    """What was done in a batch, or in all batches of a run, which is saved."""
+    """Counts of work in a batch, or in all batches of a run, which are saved."""
 
     total: FitReport = struct_field(default_factory=FitReport)
     """What became of rows."""
@@ -187,7 +187,7 @@ class ModelCounts(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """What a bucket did in a batch."""
+    """Report of a bucket's work in a batch."""
 
     bucket: int
     after: BucketState
@@ -212,7 +212,7 @@ class StreamInput:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """What is done with the rows of streams; goes to workers."""
+    """Plan of the work on streams' rows, sent to workers."""
 
     inputs: tuple[StreamInput, ...]
     node: graph.Node
@@ -233,7 +233,7 @@ class StreamPlan:
 
     @property
     def together(self) -> tuple[str, ...]:
-        """The keys of which all entities that have them in common are in one bucket.
+        """Keys by which entities share a bucket: equal keys, same bucket.
 
         For pairs there are none: any two entities may be a pair.
         """
@@ -252,7 +252,7 @@ class StreamPlan:
 
     @property
     def bounds(self) -> str:
-        """The bounds that results were given, and those in which inputs are, in words."""
+        """Bounds of results and of inputs, in words."""
         bounds = graph.told_bounds(self.node)
         makers = (source.maker for source in self.inputs if source.maker is not None)
         used = ", ".join(
@@ -267,14 +267,14 @@ MEMBER = "__member"
 
 @dataclass(frozen=True)
 class SharedPlan(StreamPlan):
-    """What several queries ask of the same segments; ``node`` is these segments."""
+    """Plan of several queries over the same segments, which are ``node``."""
 
     members: tuple[tuple[str, graph.Node], ...] = ()
     """The graph of each query, by its name."""
 
     @cached_property
     def plans(self) -> dict[str, StreamPlan]:
-        """What each query asks by itself."""
+        """Plans of the queries, each by itself."""
         return {name: StreamPlan(self.inputs, node) for name, node in self.members}
 
     @property
@@ -284,7 +284,7 @@ class SharedPlan(StreamPlan):
 
     @staticmethod
     def column(number: int, name: str) -> str:
-        """Return what a column of a query's results is called among those of all."""
+        """Return the name of a query's result column among those of all queries."""
         return f"__{number}_{name}"
 
 
@@ -389,7 +389,7 @@ class SharedModelStep(ModelStep):
 
 @runtime_checkable
 class RangeStep(Protocol):
-    """A step that makes ranges by more keys than those of entities, which are told as changes."""
+    """Step that makes ranges by more keys than the entities have, given as changes."""
 
     def watched(self, block: Keyed) -> tuple[Keyed, Any]:
         """Return the ranges, and what was observed on the way: None, or what ``merged`` adds up."""
@@ -400,7 +400,7 @@ class RangeStep(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """What is done with segments of the same entities, or one step over several entities."""
+    """Stage: steps over segments of the same entities, or one step over several."""
 
     inputs: tuple[int, ...]
     """By place in ``node`` what each input is: an input of the plan, or a stage behind these."""
@@ -419,7 +419,7 @@ class Stage:
 
     @property
     def told(self) -> graph.Node:
-        """What is done with segments before ranges of them are told as changes."""
+        """Steps on segments before their ranges are given as changes."""
         match self.node:
             case graph.Unary(Changes(), of):
                 return of
@@ -427,7 +427,7 @@ class Stage:
 
     @property
     def ranges(self) -> RangeStep | None:
-        """What makes these ranges of segments, if it has to come behind all that looks back."""
+        """Step that makes these ranges, if it must follow every step that looks back."""
         match self.told:
             case graph.Unary(RangeStep() as step):
                 return step
@@ -435,7 +435,7 @@ class Stage:
 
     @property
     def given(self) -> graph.Node:
-        """What is done with segments before that."""
+        """Steps on segments before that one."""
         match self.told:
             case graph.Unary(RangeStep(), of):
                 return of
@@ -443,17 +443,17 @@ class Stage:
 
     @property
     def looks_back(self) -> bool:
-        """Whether results look at segments before."""
+        """Whether results depend on earlier segments."""
         return graph.sees_entities(self.given)
 
     @property
     def is_crossing(self) -> bool:
-        """Whether entities become other ones: it is one step over several of them."""
+        """Whether the stage is one step over several entities."""
         return graph.is_crossing(self.node)
 
 
 def staged(node: graph.Node, n_inputs: int) -> tuple[Stage, ...]:
-    """Return a graph as stages, each behind those that it reads; the last one has the results."""
+    """Return a graph as stages, in the order of reading; the last has the results."""
     cutting = _Cutting(n_inputs)
     for parent in graph.parts(node):
         if graph.is_crossing(parent):
@@ -542,7 +542,7 @@ ANY = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Sketch:
-    """What is kept of a few entities, in tables with ``CODE``.
+    """Sketch of a few entities for drawing, in tables with ``CODE``.
 
     Attributes:
         rows: by input.
@@ -560,7 +560,7 @@ class Sketch:
 
     @property
     def codes(self) -> Ints:
-        """The entities of which something is known, ascending."""
+        """Codes of the entities in the sketch, ascending."""
         every = [*self.rows.values(), *self.segments.values()]
         codes = [codes_of(table) for table in every if len(table)]
         return distinct(np.concatenate(codes)) if codes else np.zeros(0, np.int64)

@@ -1,8 +1,8 @@
-"""Models of a stream as they stand, for people: counts and bounds in words, and curves to draw.
+"""View of a stream's models: counts, bounds and curves for people.
 
-``ModelView`` and ``ModelRecord`` are read by the report, the page and the progress. ``pictures``
-makes curves of a sketch: rows, pieces of polynomials, their bounds, and what was asked of them. A
-curve has values at instants; None interrupts it.
+The report, the page and the progress read ``ModelView`` and ``ModelRecord``. ``pictures`` makes
+curves of a sketch: rows, pieces of polynomials, their bounds, and results. A curve has values at
+instants; None interrupts it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
-    """How models stand after a batch."""
+    """State of models after a batch, as numbers."""
 
     n_rows: int
     """Rows that segments stand for."""
@@ -266,7 +266,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What is drawn of an attribute of an entity."""
+    """Curves of one attribute of an entity."""
 
     entity: str
     attribute: str

@@ -1,9 +1,10 @@
-"""Least and greatest values: of several entities at an instant, and of one over a window.
+"""Least and greatest values, over entities or over a window.
 
-The least or greatest of polynomials is an envelope: at each instant a piece of one of them
-(Pulse 3.6). Curves are merged two and two, all groups at once, until one is left in each: as many
-rounds as the number of curves in a group can be halved. A piece of the result is a piece of a
-curve, on its own origin and with its own coefficients.
+Over entities there is one at each instant, over a window one per entity. The least or greatest of
+polynomials is an envelope: at each instant a piece of one of them (Pulse 3.6). Curves are merged
+two and two, all groups at once, until one is left in each: as many rounds as the number of curves
+in a group can be halved. A piece of the result is a piece of a curve, on its own origin and with
+its own coefficients.
 
 Windows that close at ticks need no envelope: a kernel takes the least value of each.
 

@@ -1,9 +1,10 @@
-"""Sums and averages: over sliding windows, over entities, and of distances; and rows at ticks.
+"""Sums and averages of segments, and rows at ticks.
 
-**Windows.** The result is a polynomial of the time at which a window closes. The integral over
-``(t - width, t]`` is the tail of the piece in which the window begins, the pieces in between, and
-the head of the one in which it closes. Its formula changes where either end passes from one piece
-into the next: at most twice as many pieces as there are segments (Pulse 3.7).
+They go over sliding windows, over entities, or over distances. **Windows.** The result is a
+polynomial of the time at which a window closes. The integral over ``(t - width, t]`` is the tail of
+the piece in which the window begins, the pieces in between, and the head of the one in which it
+closes. Its formula changes where either end passes from one piece into the next: at most twice as
+many pieces as there are segments (Pulse 3.7).
 
 A sum over time is an integral: an average is weighted by time, not by rows. A window counts once
 segments cover all of it. With ``covered`` it counts as soon as they cover a part, and averages

@@ -1,4 +1,4 @@
-"""The reader of rules: a condition as text becomes a tree of tests over columns.
+"""Reader of rules: from text to a tree of tests.
 
 In: the text of a rule or a predicate, and the columns of an input. Out: a rule of ``conditions``,
 which is a tree of tests on one operand each.

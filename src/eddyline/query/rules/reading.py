@@ -1,4 +1,4 @@
-"""Boolean SQL over the columns of an input as a tree of tests.
+"""Boolean SQL over input columns, as a tree of tests.
 
 ``Reading`` has one rule. A leaf of its text becomes a test of one operand where exact mathematics
 on values is what Spark does; any other leaf stays a condition that Spark evaluates. An operand that

@@ -1,4 +1,7 @@
-"""``el.Rule``: a condition with what people need to know of it, which never changes an answer."""
+"""``el.Rule``: a condition with level, tags and title.
+
+These never change an answer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules as SQL text or as predicates, before they know the columns of an input.
+"""Rules as SQL text or predicates, before they meet columns.
 
 ``bind`` reads them over the columns into the trees of ``conditions``; ``reading`` takes texts
 apart.

@@ -1,4 +1,6 @@
-"""WHERE with EXISTS and IN as alternatives: SELECTs whose rows together are the results.
+"""Rewriting of EXISTS and IN under OR as several SELECTs.
+
+The rows of all these together are the results.
 
 In: the conditions of WHERE. Out: alternatives, each of which is a list of conjuncts. A conjunct is
 plain SQL, or it is EXISTS or IN, each of them negated or not. No row meets two of the alternatives,

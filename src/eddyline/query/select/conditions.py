@@ -460,8 +460,7 @@ class JoinConditions(Conditions):
         if (node := drawn(part.tree)) is not None:
             message = (
                 f"{self._word}: {as_name(node)}() is not deterministic, "
-                f"which is not supported yet in a condition that a join asks of its results or "
-                f"partners"
+                f"which is not supported yet in a condition on results or partners of a join"
             )
             self.statement.refuse(message, part.start)
 
@@ -567,9 +566,9 @@ def side_of(name: str, text: str, columns: Mapping[str, str]) -> Side | str:
     if is_whole or (kind.family == "interval" and _OF_DAYS.search(kind.text)):
         words = kind.text
     elif kind.family == "interval":
-        return f"{text} is of the type {kind.text}, which Arrow does not have; compare its months"
+        return f"{text} has the type {kind.text}, which Arrow does not have; compare its months"
     elif kind.is_known and kind.family not in _KINDS:
-        return f"{text} is of the type {kind.text}; compare parts of it that are plain values"
+        return f"{text} has the type {kind.text}; compare plain values in it"
     else:
         words, _ = _KINDS.get(kind.family, ("", ""))
     identity = tree.unnest().sql(comments=False, normalize_functions="upper")

@@ -201,7 +201,9 @@ class FromReader:
                 start, end = _window_spans(item.table)[0]
                 tokens = self._statement.tokens[start:end]
                 offset = next(token.start for token in tokens if token.text.upper() == word)
-                message = f"{word} is of aggregates, not of joins; write a window such as [RANGE …]"
+                message = (
+                    f"{word} is for aggregates, not for joins; write a window such as [RANGE …]"
+                )
                 self._statement.refuse(message, offset)
 
     def _check_single(self, source: Expr) -> None:
@@ -210,12 +212,13 @@ class FromReader:
             return
         if spans := _window_spans(source):
             message = (
-                f"a window […] is of joins and of aggregates over one stream; {self._no_window}"
+                f"a window […] is for joins, and for aggregates over one stream; {self._no_window}"
             )
             self._statement.refuse(message, self._opening(spans[0]))
         if word := self._statement.emits:
             message = (
-                f"{word.upper()} is of joins and of aggregates over one stream; {self._no_window}"
+                f"{word.upper()} is for joins, and for aggregates over one stream; "
+                f"{self._no_window}"
             )
             self._statement.refuse(message, self._statement.emits_at)
 

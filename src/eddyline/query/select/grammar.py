@@ -1,8 +1,9 @@
-"""The grammar of queries: Spark's SELECT, with CQL's windows, ISTREAM(…) and MODEL in it [CQL].
+"""Grammar of queries: Spark's SELECT with CQL and MODEL [CQL].
 
-sqlglot has no tree for these. They are part of the grammar here, and what is read stays the user's
-text: the tree says at which tokens windows, output columns and conditions stand. The parser
-overrides methods of sqlglot that are not public, which is why pyproject.toml pins it narrowly.
+CQL brings windows and ``ISTREAM(…)``. sqlglot has no tree for these. They are part of the grammar
+here, and what is read stays the user's text: the tree says at which tokens windows, output columns
+and conditions stand. The parser overrides methods of sqlglot that are not public, which is why
+pyproject.toml pins it narrowly.
 """
 
 from __future__ import annotations

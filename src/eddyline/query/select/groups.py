@@ -562,7 +562,7 @@ def window_called(
     if not 1 <= len(lengths) <= (1 if name == "session_window" else 3):
         refuse(f"{name}(…) is {_FORMS[name]}", call.query, call.start)
     if not isinstance(column, exp.Column):
-        message = f"{name}(…) of what is no bare column of the stream is not supported yet"
+        message = f"{name}(…) of anything but a plain column of the stream is not supported yet"
         refuse(message, call.query, call.start, NotSupportedError)
     (mention,) = names.mentions(_fragment(call, column), f"{name}(…)")
     time = TimeColumn(mention.named.column, f"{name}(…)", mention.start)

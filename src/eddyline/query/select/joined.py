@@ -388,7 +388,7 @@ class JoinReader:
         for relation in (left, right) if item.kind == "full" else (left,):
             if not relation.timed:
                 name = relation.name
-                what = f"{phrase} of the table {name!r}, whose rows come at no instant, is not"
+                what = f"{phrase} of the table {name!r}, whose rows have no event time, is not"
                 instead = "end" if is_right(item.added) else "begin"
                 message = f"{what} supported; {instead} with a stream"
                 if item.kind == "full":
@@ -399,7 +399,7 @@ class JoinReader:
         for one in right.items:
             if one.window.counts is not None and one.is_table:
                 message = (
-                    f"{phrase}: the rows of the table {one.name!r} come at no instant, so none is "
+                    f"{phrase}: the rows of the table {one.name!r} have no event time, so none is "
                     f"among the latest; leave out [{one.window.text}]"
                 )
                 statement.refuse(message, one.window_start(statement))
@@ -412,8 +412,8 @@ class JoinReader:
             phrase = "a join of joined rows"
             if from_item.time is None and not from_item.is_table:
                 message = (
-                    f"{from_item.name!r} has no known event time, by which {phrase} goes; make it "
-                    f"a stream with one: engine.stream({from_item.name!r}, …, time='…')"
+                    f"{from_item.name!r} has no known event time, which {phrase} needs; make it a "
+                    f"stream with one: engine.stream({from_item.name!r}, …, time='…')"
                 )
                 self._statement.refuse(message, from_item.start)
         for stage in self._stages:
@@ -429,8 +429,8 @@ class JoinReader:
         """Refuse an input of which event time does not tell how long its rows stay."""
         if item.window.counts is not None:
             message = (
-                f"{join} needs to know when a row of {item.name!r} leaves its window, which event "
-                f"time does not tell of [{item.window.text}]; write [RANGE …]"
+                f"{join} needs to know when a row of {item.name!r} leaves its window, and event "
+                f"time does not tell it for [{item.window.text}]; write [RANGE …]"
             )
             self._statement.refuse(message, item.window_start(self._statement))
 
@@ -695,8 +695,7 @@ class _Maker:
             bound = f", or a condition such as {' <= '.join(times)} + INTERVAL 10 MINUTES"
         message = (
             f"{stage.added.said(self._statement)[0]} needs a window behind {first.name!r}, such as "
-            f"{first.name} [RANGE 10 MINUTES]{bound}: without one a partner may always come, so "
-            f"that no row is without one"
+            f"{first.name} [RANGE 10 MINUTES]{bound}: without an end a partner may come at any time"
         )
         self._statement.refuse(message, first.start)
 

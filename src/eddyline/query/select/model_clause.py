@@ -1,6 +1,7 @@
-"""The clauses of model queries: ``MODEL …`` behind a stream, and what is said of the results.
+"""Clauses of model queries.
 
-A clause behind a stream has one of these forms:
+``MODEL …`` stands behind a stream; others say which results the query has. A clause behind a stream
+has one of these forms:
 
 * ``MODEL x = x + vx * t HORIZON 2 MINUTES BY ship`` declares the attributes between two rows.
 * ``MODEL d(x) = a - b * x WITHIN 0.5 HORIZON 2 MINUTES BY ship`` declares their rates.

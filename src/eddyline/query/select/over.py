@@ -207,7 +207,7 @@ class FrameReader:
         if mention.end != place[1]:
             refuse(f"{_BY} is the event time: one bare column", self._text, place[0])
         if first.args.get("desc"):
-            message = f"{_BY} DESC has the rows that come later first, and is"
+            message = f"{_BY} DESC puts later rows first, which is"
             self._statement.refuse(f"{message} not supported; time ascends", place[0])
         return TimeColumn(mention.named.column, _BY, mention.start)
 

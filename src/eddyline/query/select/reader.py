@@ -1,9 +1,10 @@
-"""Reader of queries: ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k``.
+"""Reader of queries, from text to values.
 
-A query over one input is a filter. Its columns are resolved later, when it is bound to a stream: a
-stream may have columns that its schema does not show, such as ``_metadata``. So the parts of a
-filter stay as written, without the qualifiers of columns (``s.v``). The columns of a join are
-resolved here. Subqueries and the parts of UNION ALL are read in the same way.
+An example is ``SELECT … FROM s [RANGE 10 SECONDS], t WHERE s.k = t.k``. A query over one input is a
+filter. Its columns are resolved later, when it is bound to a stream: a stream may have columns that
+its schema does not show, such as ``_metadata``. So the parts of a filter stay as written, without
+the qualifiers of columns (``s.v``). The columns of a join are resolved here. Subqueries and the
+parts of UNION ALL are read in the same way.
 """
 
 from __future__ import annotations
@@ -394,7 +395,7 @@ class _Reader:
             statement.refuse(message, asked.start)
         items = self._items(statement, "")
         if all(item.is_table for item in items):
-            message = f"{word} of tables, whose rows come at no instant, is not supported"
+            message = f"{word} of tables, whose rows have no event time, is not supported"
             statement.refuse(f"{message}; write [NOT] EXISTS (SELECT …)", items[0].start)
         return self._staying(statement, items, word)
 

@@ -1,7 +1,8 @@
-"""One SELECT as a tree, with the text of its parts, the names in it, and what is not run yet.
+"""One SELECT as a tree with its texts and names.
 
-What runs on Spark stays the user's text; the tree only says what the text is and whether it is
-supported. Names are resolved as Spark does: in any case. A star stands for columns.
+It also says which parts are not supported. What runs on Spark stays the user's text; the tree only
+says what the text is and whether it is supported. Names are resolved as Spark does: in any case. A
+star stands for columns.
 """
 
 from __future__ import annotations

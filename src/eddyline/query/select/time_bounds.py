@@ -1,4 +1,6 @@
-"""Windows that follow from the condition: ``t.ts BETWEEN s.ts AND s.ts + INTERVAL '5' MINUTES``.
+"""Windows that follow from bounds on event times.
+
+An example is ``t.ts BETWEEN s.ts AND s.ts + INTERVAL '5' MINUTES``.
 
 In: the conjuncts of a join. Out: lengths of windows for streams of which the query states none.
 

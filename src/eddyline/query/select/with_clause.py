@@ -1,4 +1,4 @@
-"""WITH: named queries in front of a query, put as subqueries where FROM names them.
+"""WITH: named queries, put as subqueries into FROM.
 
 In: the tree of a query. Out: the same tree without WITH. A query that FROM names twice is read
 twice. A name hides a stream of that name, and names of enclosing queries. A query of WITH reads

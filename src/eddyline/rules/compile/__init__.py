@@ -1,4 +1,6 @@
-"""Rules become a program: formulas, keys, regions of values, automata, bitmap blocks.
+"""Compilation of rules into a program.
+
+A program has formulas, keys, regions of values, automata and bitmap blocks.
 
 In: the rules of a set, bound to columns. Out: a ``Program``, and the indexes that a plan needs of
 it: bitmap blocks and postings.

@@ -1,4 +1,4 @@
-"""Rules in a form that only asks which tests hold: AND and OR over literals, without NOT.
+"""Rules as AND and OR over literals, without NOT.
 
 A literal says that a test has one of some truth values, for example *is false or unknown*. Every
 rule of three-valued logic becomes a monotone formula over literals: what is true of fewer literals

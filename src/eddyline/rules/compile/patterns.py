@@ -1,14 +1,16 @@
-"""Text constructs: which of the patterns that rules name a text is of, found in one walk.
+"""Text constructs: all matching patterns of a text, in one walk.
 
-A pattern is found by one of its literals, in the automaton for where the literal stands: the start,
-the end, or anywhere. A pattern that is more than that literal is then compared with the whole text.
+An automaton finds one literal of each pattern. There is an automaton for each place where a literal
+may stand: the start, the end, or anywhere. If the pattern is more than that literal, the whole text
+is then compared with it.
 
-Three kinds of automata have one table: *inside* (Aho-Corasick: patterns anywhere), *start* and
-*end* (tries, walked from either end until nothing fits any more). States are numbered by depth, so
-that the shallow ones, where texts spend their time, have full rows and share cache lines; deep ones
-keep only their own edges, so that memory grows with the patterns and not with their number times
-the alphabet. Our own and not a library's: it reads Arrow buffers without making a Python object per
-text or hit, which is most of the time otherwise (docs/decisions/0008).
+The three automata share one table: *inside* (Aho-Corasick), *start* and *end* (tries, walked from
+either end until nothing fits any more). States are numbered by depth. Shallow states, where texts
+spend their time, have full rows and share cache lines. Deep states keep only their own edges, so
+memory grows with the patterns and not with the patterns times the alphabet.
+
+A library would make a Python object for each text or hit, which takes most of the time. This code
+reads Arrow buffers (docs/decisions/0008).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Access predicates turned round: for each pattern and region, the rules that it may make true.
+"""Postings: rules that each pattern and region may make true.
 
-A literal on regions can hold in many of them; so a construct's regions are the leaves of a binary
-tree, and a rule stands at the few nodes that together cover its regions: memory grows with the
-rules and not with rules times regions, and a row looks at one node per level that has rules.
+They are access predicates, inverted. A literal on regions can hold in many of them; so a
+construct's regions are the leaves of a binary tree, and a rule stands at the few nodes that
+together cover its regions: memory grows with the rules and not with rules times regions, and a row
+looks at one node per level that has rules.
 """
 
 from __future__ import annotations

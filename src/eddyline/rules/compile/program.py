@@ -1,8 +1,8 @@
-"""A set of rules, compiled: what its tests look at, where each literal is decided, and its rules.
+"""Compiled set of rules: operands, literals and rules.
 
-``compile_rules`` sorts the tests of rules to what decides them, and numbers all. The program says
-what there is to know, not in which order it is found out: it is the same for every plan. It holds
-arrays and values only, so it travels to workers as it is.
+It says where each literal is decided. ``compile_rules`` sorts the tests of rules to what decides
+them, and numbers all. The program says what there is to know, not in which order it is found out:
+it is the same for every plan. It holds arrays and values only, so it travels to workers as it is.
 """
 
 from __future__ import annotations

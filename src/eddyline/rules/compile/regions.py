@@ -1,7 +1,8 @@
-"""Regions: an operand's values, cut where the rules of a set cut them, and keys to find them by.
+"""Regions: values of an operand, cut where rules cut them.
 
-Region 0 is NULL. An ordered operand has a further region per gap between cuts; a text operand, of
-which rules only ask whether it is some text, one for all other texts and one per text.
+Keys find the region of a value. Region 0 is NULL. An ordered operand has a further region per gap
+between cuts; a text operand, of which rules only ask whether it is some text, one for all other
+texts and one per text.
 
 Values are searched by *keys*, so that all constructs are searched alike. A key is an int64 that
 keeps the order of the values: whole numbers, days, microseconds and booleans as they are, decimals

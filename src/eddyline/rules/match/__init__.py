@@ -1,4 +1,6 @@
-"""Rows meet a program: candidates by kernels, then what is left of each rule.
+"""Match of rows against a program of rules.
+
+Kernels find candidates; then the rest of each rule is evaluated.
 
 In: the columns of a batch as Arrow arrays, a program and a plan. Out: pairs of a row and a rule
 that is true, and the counts of a ``SharingProfile``.

@@ -1,6 +1,7 @@
-"""Compiled: where values lie, and selection by a bitmap block, a chunk of rows at a time.
+"""Compiled regions of values, and selection by a bitmap block.
 
-A value is looked up among regions by its key, or among constants byte by byte.
+They take a chunk of rows at a time. A value is looked up among regions by its key, or among
+constants byte by byte.
 
 Region r of construct c has number ``region_at[c] + r`` among all regions; its bitmap says which
 rules can still be true, a rule per bit, 64 to a word. A chunk visits one construct after the other

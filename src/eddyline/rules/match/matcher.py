@@ -1,4 +1,4 @@
-"""Evaluation of a program over batches, under a plan that it never changes.
+"""Evaluation of a program over batches, under a fixed plan.
 
 Bitmap blocks (``Selection``, along a sequence) and access predicates leave candidates: ``Pairs`` of
 a row and a rule that may be true. Constructs that no access predicate needed are looked at only for

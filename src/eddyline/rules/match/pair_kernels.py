@@ -1,4 +1,7 @@
-"""Compiled: rules whose access predicate a row meets, and whether it makes them true."""
+"""Compiled candidates of access predicates, and their decision.
+
+A candidate is a rule whose access predicate a row meets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A condition over the rows of Arrow columns, such as a WHERE, evaluated by the rules' kernels."""
+"""Condition over Arrow columns, evaluated by the kernels of rules.
+
+An example is a WHERE.
+"""
 
 from __future__ import annotations
 

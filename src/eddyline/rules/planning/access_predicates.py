@@ -1,13 +1,13 @@
-"""Access predicates of rules, and the rules that are better evaluated in bitmap blocks.
+"""Choice of access predicates or bitmap blocks, rule by rule.
 
-The access predicate of a rule is a set of literals of which at least one is true whenever the rule
-is: only rows with such a literal are candidates, and the rarer they are the less the rule costs.
-AND: the set of the rarest part; OR: the union of the parts' sets. Rates of literals are measured on
-sampled rows (``profile``), and guessed before there are any.
+The access predicate of a rule is a set of literals, at least one of which is true whenever the rule
+is. Only rows with such a literal are candidates, so rare literals make a rule cheap. Of an AND it
+is the set of the rarest part, of an OR the union of the parts' sets. Rates of literals are measured
+on sampled rows (``profile``), and guessed before there are any.
 
-``price_ns`` is what a plan costs a row by these rates. Sequences of bitmap blocks, which texts are
-looked at once for each value, and the order of tests of Python are not in it: no rate of a single
-literal tells them.
+``price_ns`` is the cost of a plan per row by these rates. It leaves out what no rate of a single
+literal tells: sequences of bitmap blocks, texts that are looked at once for each value, and the
+order of Python tests.
 """
 
 from __future__ import annotations

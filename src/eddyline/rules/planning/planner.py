@@ -1,4 +1,4 @@
-"""The planner of rules: a sharing plan from a program and a profile.
+"""Planner of rules: a sharing plan from program and profile.
 
 A plan from a file is checked against its program: an access predicate that a rule does not have, or
 a rule in two places, would change answers.

@@ -1,8 +1,9 @@
-"""The order in which a rule asks its tests of Python: greedy, by what they decide for their cost.
+"""Order of a rule's Python tests.
 
-In an AND the next part is the one that drops the most of the rows that are left for its cost, in an
-OR the one that accepts the most: the greedy rule of conjunctions [Babu05 Def 4.3.1], in each AND
-and OR of a rule by itself. Counted in sampled rows, so what depends on each other is seen.
+It is greedy: what a test decides, for its cost. In an AND the next part is the one that drops the
+most of the rows that are left for its cost, in an OR the one that accepts the most: the greedy rule
+of conjunctions [Babu05 Def 4.3.1], in each AND and OR of a rule by itself. Counted in sampled rows,
+so what depends on each other is seen.
 """
 
 from __future__ import annotations

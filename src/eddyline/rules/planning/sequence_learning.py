@@ -1,20 +1,19 @@
-"""From regions of sampled rows to a sequence of constructs, and when to learn it again.
+"""Learning of a sequence of constructs from sampled regions.
 
 All constructs of a sampled row are evaluated, so every candidate is measured on the same rows and
-one sample gives the whole macro-sequence, where the paper takes a period for each position
-[ASC 4.2; one sample is ours]. Learners see regions, never rows, and draw nothing at random.
+one sample gives the whole macro-sequence. The paper takes a period for each position [ASC 4.2; one
+sample is ours]. Learners see regions, never rows, and draw nothing at random.
 
-A *micro-arrow* leads rows of some regions to another construct next, where the sample says that it
-pays. What they save are evaluations. With attributes that are independent there is next to nothing
-to save; and rows that part ways cost more to lead than a look-up of a key, so on keys in memory a
-macro-sequence is faster although it evaluates more.
+A *micro-arrow* leads rows of some regions to another construct next, if the sample says that it
+pays. It saves evaluations. With independent attributes there is next to nothing to save. Leading
+rows apart costs more than a look-up of a key, so on keys in memory a macro-sequence is faster
+although it evaluates more.
 
 A sequence is learned again when it drops other rows than when it was adopted. The paper compares
-the share of rows that the covering part of the sequence drops [ASC Eq 5]. A shift that keeps this
-share and changes which construct does the work escapes it, so the share of rows that enter each
-construct is compared too (ours). Both come from what selection counts anyway. A change must also be
-beyond chance (ours): a tenth of a small share is less than two periods of the same stream differ
-by.
+the share of rows that the covering part of the sequence drops [ASC Eq 5]. A shift may keep this
+share and change which construct does the work. So the share of rows that enter each construct is
+compared too (ours). Selection counts both anyway. A change must also be beyond chance (ours): two
+periods of the same stream differ by more than a tenth of a small share.
 """
 
 from __future__ import annotations

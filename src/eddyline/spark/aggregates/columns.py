@@ -1,9 +1,10 @@
-"""The columns of an aggregate on Spark: calls, groups, cells, and what travels to tasks.
+"""Columns of an aggregate on Spark.
 
-``Lifting`` makes calls of aggregates columns: what is combined of each row, and the values of what
-monoids give. ``Groups`` are the columns that rows are grouped by, with their codes and buckets.
-``Placement`` makes cells of rows, before or behind the shuffle. ``ShuffleColumns`` collects the
-columns of rows that travel to tasks, each expression once, whatever tasks make of it.
+They are calls, groups, cells, and shuffle columns. ``Lifting`` makes calls of aggregates columns:
+what is combined of each row, and the values of what monoids give. ``Groups`` are the columns that
+rows are grouped by, with their codes and buckets. ``Placement`` makes cells of rows, before or
+behind the shuffle. ``ShuffleColumns`` collects the columns of rows that travel to tasks, each
+expression once, whatever tasks make of it.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class Masked:
 
 @dataclass(frozen=True)
 class Made:
-    """What tasks make partials of single rows of; see ``aggregates.plan.Lift``."""
+    """Source of the partials of single rows in tasks; see ``aggregates.plan.Lift``."""
 
     way: Way
     text: str
@@ -578,7 +579,7 @@ class MaskedColumn:
 
 
 class ShuffleColumns:
-    """What travels of rows, and what tasks make of it, in the order in which it is added.
+    """Shuffle columns of rows, and the columns that tasks make of them, in order.
 
     Args:
         columns: of the rows.

@@ -1,15 +1,16 @@
-"""Aggregates over event time on Spark: what all of them are, and those by group and window.
+"""Operators of aggregates over event time on Spark.
 
-The driver's half. The rows of a batch go to their buckets in one shuffle, as cells or as they are
-(``columns.Placement``); tasks answer what event time allows, keep the rest, and report.
+This is the driver's half. One shuffle brings the rows of a batch to their buckets, as cells or as
+they are (``columns.Placement``). Tasks answer what event time allows, keep the rest, and report.
 
-A batch with few cells is answered by the driver (``AggregatingOperator.prepare``). Starting tasks
-for the buckets, and a shuffle to them, takes a tenth of a second or more, however little they have
-to do. The work is the same, done by the same code, bucket by bucket.
+The driver answers a batch with few cells by itself (``AggregatingOperator.prepare``): a shuffle and
+tasks for the buckets take a tenth of a second or more, however little they do. The driver runs the
+same code, bucket by bucket.
 
-``AggregateOperator`` runs a step with windows. ``Counted`` are the rows that a window counts, on
-their way by partition and with their own groups. ``shows_changes`` says whether output rows differ
-if and only if values do: then tasks see which results changed.
+``AggregatingOperator`` is the base of all aggregates. ``AggregateOperator`` runs a step with
+windows. ``Counted`` are the rows that a window counts, shuffled by partition, with their groups.
+``shows_changes`` says whether output rows differ if and only if values do: then tasks see which
+results changed.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _test_of(rows: DataFrame, condition: str) -> RowTest | None:
 
 
 class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
-    """What all aggregates are: rows or cells in buckets, answered as event time allows.
+    """Base of all aggregates: rows or cells in buckets, answered as event time allows.
 
     Args:
         step: what is run.
@@ -247,7 +248,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """What travels of rows beside partials: SQL over the rows by its name in tasks."""
+        """Shuffle columns of rows beside partials: SQL over the rows by names in tasks."""
         return self.groups.shuffle_columns
 
     def shuffle_columns(self, *, in_files: bool) -> ShuffleColumns:
@@ -269,7 +270,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def slides(self) -> Slides | None:
-        """How time is cut into cells; None if rows go to the buckets as they are."""
+        """Slides that cut time into cells; None if rows go to the buckets unreduced."""
         return None
 
     def event_time(self, site: Site, columns: Sequence[str]) -> tuple[str | None, Clock | None]:
@@ -329,7 +330,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Where rows become cells, if they do before they are counted, and who reads files."""
+        """Choices: where rows become cells, and who reads files."""
         return (*(() if self.by_row else (self.loop,)), *self.lane.choices)
 
     # -- one batch ------------------------------------------------------------------------------
@@ -470,7 +471,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @cached_property
     def _travels(self) -> ShuffleColumns:
-        """What of rows travels, and what tasks make of it."""
+        """Return the shuffle columns, and the columns that tasks make of them."""
         return self.shuffle_columns(in_files=False)
 
     @cached_property
@@ -481,7 +482,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @cached_property
     def _in_files(self) -> ShuffleColumns:
-        """What travels where tasks read the rows themselves."""
+        """Return the shuffle columns if tasks read the rows themselves."""
         return self.shuffle_columns(in_files=True)
 
     @property
@@ -512,7 +513,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
 
     @property
     def _lifts(self) -> Mapping[str, Lift]:
-        """How tasks make columns of those of rows that travel in the batch that is laid."""
+        """Steps of tasks from shuffle columns to columns, in the current batch."""
         return (self._travels if self.files is None else self._in_files).lifts
 
     def _file_rows(self, files: ListedScan, *, spans: bool = False) -> FileRows:
@@ -735,7 +736,7 @@ class AggregateOperator(AggregatingOperator):
 
     @property
     def slides(self) -> Slides | None:
-        """How time is cut into cells; None if rows go to the buckets as they are."""
+        """Slides that cut time into cells; None if rows go to the buckets unreduced."""
         if isinstance(self.window, SlideWindow):
             return Slides.from_window(self.window)
         return None if self.by_row else EACH_INSTANT
@@ -760,7 +761,7 @@ class AggregateOperator(AggregatingOperator):
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """What travels of rows beside partials: SQL over the rows by its name in tasks."""
+        """Shuffle columns of rows beside partials: SQL over the rows by names in tasks."""
         if self.counted is not None:
             return self.counted.shuffle_columns
         if not isinstance(self.window, StayWindow):
@@ -802,7 +803,7 @@ class AggregateOperator(AggregatingOperator):
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
-        """How output columns are made that are groups, values and parts of the window."""
+        """Step that makes output columns without Spark; None if Spark has to make one."""
         if self._tells_old or self.step.copies or isinstance(self.window, SessionWindow):
             return None
         shape, having = self.shape(self.rows_shape), None
@@ -860,7 +861,7 @@ class AggregateOperator(AggregatingOperator):
 
     @cached_property
     def _sides(self) -> tuple[Added, ...]:
-        """What is added for each side: its row, then its output columns, and whether it is there.
+        """Columns added for each side: its row, its output columns, and whether it is there.
 
         The row of the second side takes the place of that of the first.
         """
@@ -994,7 +995,7 @@ class Counted:
 
     @property
     def shuffle_columns(self) -> dict[str, str]:
-        """What tasks read of rows beside aggregates and ties: SQL by the names that it has there.
+        """Further columns that tasks read: SQL by their names in tasks.
 
         Of groups that are columns of the rows this is the column.
         """

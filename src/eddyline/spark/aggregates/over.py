@@ -1,7 +1,8 @@
-"""Aggregates whose rows go to their buckets as they are: ``OVER``, and correlations of rules.
+"""Aggregates whose rows go to buckets unreduced.
 
-``OverOperator`` gives each row values of the rows of its partition up to it. Of the rows of a
-``CorrelateOperator`` only matches of rules go to the bucket of their group; other rows pass.
+They are ``OVER`` and correlations of rules. ``OverOperator`` gives each row values of the rows of
+its partition up to it. Of the rows of a ``CorrelateOperator`` only matches of rules go to the
+bucket of their group; other rows pass.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class OverOperator(AggregatingOperator):
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
-        """How rows get values that are what tasks return; None if Spark makes one of them."""
+        """Step that adds the values of tasks to rows; None if Spark computes one."""
         if not all(call.is_plain for call in self.calls):
             return None
         names = [column.name for column in self.columns]

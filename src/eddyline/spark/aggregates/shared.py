@@ -1,4 +1,7 @@
-"""Aggregates of several queries over one stream: the rows become cells once, for all of them."""
+"""Shared aggregates of several queries over one stream.
+
+Rows become cells once, for all of them.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,7 @@ class SharedAggregateOperator(AggregatingOperator):
 
     @cached_property
     def slides(self) -> Slides:
-        """How time is cut into cells: at the edges of all windows."""
+        """Slides that cut time into cells: at the edges of all windows."""
         return Slides.common([member.window for member in self.members])
 
     @property
@@ -149,7 +152,7 @@ class SharedAggregateOperator(AggregatingOperator):
 
     @cached_property
     def result_step(self) -> ArrowStep | None:
-        """How results are made if all values are what tasks return; None if Spark makes them."""
+        """Step from the values of tasks to results; None if Spark makes them."""
         if any(member.having for member in self.members) or not all(
             call.is_plain for call in self.calls
         ):

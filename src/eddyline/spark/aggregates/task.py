@@ -1,6 +1,7 @@
-"""The work of Spark's Python workers for an aggregate: one partition, which is one bucket.
+"""Task of an aggregate in a Python worker.
 
-In the lane ``FileRows`` reads the rows of files and sends them to buckets; see ``lane.exchange``.
+One partition is one bucket. In the lane ``FileRows`` reads the rows of files and sends them to
+buckets; see ``lane.exchange``.
 """
 
 from __future__ import annotations

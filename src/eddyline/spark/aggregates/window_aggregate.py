@@ -1,4 +1,7 @@
-"""Windowed aggregates of a DataFrame, a stream or a batch one, without SQL around them."""
+"""Windowed aggregates of a DataFrame without SQL.
+
+The DataFrame is a batch or a stream.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alarms on Spark: a set of them asked of segments, of batch DataFrames and of streams.
+"""Alarms on Spark: a set over segments of batches and streams.
 
 In come a set of alarms and segments; out comes a DataFrame of ranges, or a query. ``asking`` is the
 call of segments. ``operator`` reads alarms over their keys and attributes, and follows a set while

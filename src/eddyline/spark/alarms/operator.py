@@ -125,7 +125,7 @@ class AlarmOperator(ModelOperator):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """How alarms are solved, and what joins ask before."""
+        """Choices: how alarms are solved, and which sides joins filter first."""
         return (self.loop, *super().choices)
 
     def records(self) -> tuple[Record, ...]:
@@ -169,7 +169,7 @@ def _entries_of(
 
 @dataclass(eq=False)
 class AskingAlarms:
-    """What a set of alarms asks of the query of a stream; see ``alarms.alarm_set.Asking``."""
+    """Link from a set of alarms to the query of a stream; see ``alarms.alarm_set.Asking``."""
 
     operator: AlarmOperator
     binder: AlarmBinder

@@ -1,7 +1,8 @@
-"""Conjunctions on Spark: native and Arrow blocks, and the driver's half of their loops.
+"""Conjunctions on Spark: native and Arrow blocks.
 
-What comes in: a DataFrame, predicates and options. What goes out: a DataFrame of the rows on which
-every predicate is true, and what was learned of their order.
+The driver's half of their loops is here, too. What comes in: a DataFrame, predicates and options.
+What goes out: a DataFrame of the rows on which every predicate is true, and what was learned of
+their order.
 
 Invariant: laid in whatever order, the parts keep the rows that stock Spark keeps. An error counts
 only on a row that survives every other predicate.

@@ -1,9 +1,10 @@
-"""A conjunction bound to a DataFrame: what eddyline and Spark know of its predicates and its input.
+"""Binding of a conjunction to a DataFrame.
 
-In come predicates as users write them, a DataFrame and options; out comes a ``BoundConjunction``,
-which says where each predicate goes and which columns may tell classes of rows apart. ``bind_to``
-checks predicates and attributes against the columns. ``as_text`` turns Spark columns such as
-``F.col("k") > 5`` into SQL text. ``is_narrow`` and ``computes_nothing`` read the physical plan.
+It has what eddyline and Spark know of the predicates and their input. In come predicates as users
+write them, a DataFrame and options; out comes a ``BoundConjunction``, which says where each
+predicate goes and which columns may tell classes of rows apart. ``bind_to`` checks predicates and
+attributes against the columns. ``as_text`` turns Spark columns such as ``F.col("k") > 5`` into SQL
+text. ``is_narrow`` and ``computes_nothing`` read the physical plan.
 
 ``DataFrame.explain`` is the one public call that both kinds of sessions have, and it prints.
 Queries run on threads of one process, so the print of this thread is caught and no other.
@@ -209,7 +210,7 @@ def as_text(df: DataFrame, predicate: Predicate | ColumnPredicate) -> Predicate:
             raise QueryError(msg, predicate=predicate.name) from error
     if not means_it:
         msg = (
-            f"predicate {predicate.name!r} is a column that SQL text cannot say; write it as SQL "
+            f"predicate {predicate.name!r} is a Spark column without SQL text; write it as SQL "
             f"text, or make its Python function a predicate: el.predicate(function, reads=[…])"
         )
         raise QueryError(msg, predicate=predicate.name)

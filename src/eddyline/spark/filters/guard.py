@@ -1,4 +1,4 @@
-"""Guards: the rows of a DataFrame that a conjunction is about, and those that it drops."""
+"""Rows that a conjunction sees, and rows that it drops."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The native block: SQL predicates as one AND chain in the JVM, in a learned order.
+"""Native block: SQL predicates as one AND chain.
 
-Catalyst keeps the order of conjuncts and leaves a row at the first that fails, so another order is
-another chain. Spark counts nothing per conjunct; what the policies need rides along in the job:
+The JVM evaluates it, in a learned order. Catalyst keeps the order of conjuncts and leaves a row at
+the first that fails, so another order is another chain. Spark counts nothing per conjunct; what the
+policies need rides along in the job:
 
     Project   a random share of the rows gets a number (the sample)
     Filter    sampled OR chain            -- unsampled rows meet the chain, sampled rows bypass it

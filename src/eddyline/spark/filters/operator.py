@@ -1,4 +1,4 @@
-"""Conjunctions on Spark: the parts of a filter step, and what has been learned of them."""
+"""Operator of a conjunction: its parts and what they learned."""
 
 from __future__ import annotations
 

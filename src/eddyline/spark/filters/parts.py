@@ -1,4 +1,4 @@
-"""The parts of a conjunction on Spark, each laid over what the one before it lets through.
+"""Parts of a conjunction on Spark, one behind the other.
 
 A native part filters in the JVM, an Arrow part in Python workers; a pinned predicate stays where it
 was written; the last part checks on the survivors what can raise. Native and Arrow parts have a

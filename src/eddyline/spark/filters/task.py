@@ -1,8 +1,9 @@
-"""The task of an Arrow block: one conjunction of Python predicates in Spark's Python workers.
+"""Task of an Arrow block in a Python worker.
 
-The driver ships a ``FilterTask``; it runs its batches through an executor and a loop of its own, so
-the order adapts inside the task, and returns one report on the last row of the partition. A worker
-process that Spark reuses keeps what it learned for the next task of the same run.
+It evaluates one conjunction of Python predicates. The driver ships a ``FilterTask``; it runs its
+batches through an executor and a loop of its own, so the order adapts inside the task, and returns
+one report on the last row of the partition. A worker process that Spark reuses keeps what it
+learned for the next task of the same run.
 
 In the lane a ``FileFilter`` reads the rows itself; see ``lane.task``.
 """

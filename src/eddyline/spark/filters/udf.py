@@ -1,8 +1,9 @@
-"""The Arrow block on Spark: one Arrow UDF gets the columns that the Python predicates read.
+"""Arrow block on Spark, as one Arrow UDF.
 
-Spark evaluates every Python UDF of a conjunction on every row. Here one UDF evaluates the whole
-conjunction with a selection vector inside and returns, per row, whether to keep it; on the last row
-of a partition it also returns what the task observed, which ``observe`` collects.
+The UDF gets the columns that the Python predicates read. Spark evaluates every Python UDF of a
+conjunction on every row. Here one UDF evaluates the whole conjunction with a selection vector
+inside and returns, per row, whether to keep it; on the last row of a partition it also returns what
+the task observed, which ``observe`` collects.
 """
 
 from collections.abc import Iterator

@@ -1,19 +1,20 @@
-"""Joins on Spark: one shuffle, a task for each bucket, and the driver's half.
+"""Joins on Spark: one shuffle, and a task per bucket.
 
-Read in this order: ``bound`` (what is known before a row comes), ``layout`` and ``source`` (all
-inputs as one DataFrame, tagged, with codes of their keys, and the steps over one of them),
-``inputs`` (what arrives, how far event time has come, and the filters of inputs), ``operator`` (the
-join, batch by batch), ``task`` (a partition is a bucket), ``tables`` (batches in which tables go to
-the rows), ``shared`` (one join for several queries), and ``window_join`` (the same over batch
-DataFrames).
+Each batch has one ``BatchMode``. The driver prepares the inputs first; they ask the join for the
+mode and keep it. Three facts decide the mode:
 
-Each batch has one ``BatchMode``. The inputs are prepared first: they ask the join for the mode, and
-keep it. The join decides it by three facts. The strategy is ``WayChoice`` by the size of the
-tables, once the state has them. The first batch reads the tables by themselves if they may be sent
-to the rows. The inputs look ahead if files tell the times of the rows, or if the rows meet at the
-tables and the job may not observe all of them.
+* The strategy (``WayChoice``): rows go to buckets, or small tables go to the rows. It follows the
+  size of the tables, once the state has them. If the tables may be small, the first batch reads
+  them by themselves.
+* Whether the inputs look ahead for event times. They do if files tell the times of the rows. They
+  also do if tables go to the rows and the job may not observe all rows.
+* Whether tasks read files. In the lane ``task.FileJoinRows`` reads the files of each stream, and
+  Spark builds no common DataFrame. ``JoinOperator.check_may_read`` allows it for inputs without
+  computed columns.
 
-In the lane ``task.FileJoinRows`` reads the files of each stream, and the common DataFrame is not
-laid. ``JoinOperator.check_may_read`` says when: inputs that nothing is computed of.
-Imports ``joins/`` and ``spark/``.
+Read in this order: ``bound`` (what is known before rows arrive), ``layout`` and ``source`` (all
+inputs as one DataFrame with tags and codes of keys), ``inputs`` (arrivals, event time and filters
+of inputs), ``operator`` (the join, batch by batch), ``task`` (a partition is a bucket), ``tables``
+(batches in which tables go to the rows), ``shared`` (one join for several queries), and
+``window_join`` (the same over batch DataFrames). Imports ``joins/`` and ``spark/``.
 """

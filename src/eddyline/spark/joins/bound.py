@@ -1,4 +1,4 @@
-"""A windowed join bound to its DataFrames: all that is known of it before a row comes."""
+"""Windowed join bound to its DataFrames, before rows arrive."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ IS_ROW = "__is_row"
 
 @dataclass(frozen=True)
 class BoundJoin:
-    """The facts of a join: what is asked, of which columns, and how rows travel."""
+    """Facts of a join: conditions, columns, and shuffle columns."""
 
     name: str
     """Name of the query."""
@@ -107,7 +107,7 @@ class BoundJoin:
 
     @cached_property
     def compared(self) -> tuple[str, ...]:
-        """What is still asked of two rows that equal codes find, over qualified columns."""
+        """Residual conditions on two rows with equal codes, over qualified columns."""
         equalities = self.step.equalities if self.source.rough else ()
         return (*equalities, *self.step.conditions)
 
@@ -274,7 +274,7 @@ class BoundJoin:
 
     @cached_property
     def lengths(self) -> dict[str, int]:
-        """The time after which no row of each input is needed (µs), as far as time tells."""
+        """Retention time of each input's rows (µs), if event time limits it."""
         lengths = {layout.name: layout.window.length for layout in self.source.layouts}
         if self.step.kind != "inner":
             left, right = lengths
@@ -283,7 +283,7 @@ class BoundJoin:
 
     @property
     def constrained(self) -> dict[str, int]:
-        """The lengths of the windows of which constraints are used (µs), by input.
+        """Lengths of the windows with constraints (µs), by input.
 
         One that has no end is among them only where rows are dropped. In a join that is not inner a
         row that is gone would make its partner a result, and where windows count rows it would
@@ -330,7 +330,7 @@ class BoundJoin:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is inner, and its results wait for nothing."""
+        """Whether the join is inner and its results do not wait for event time."""
         return self.step.kind == "inner" and not self.is_ordered
 
     @property
@@ -376,7 +376,7 @@ class BoundJoin:
 
     @cached_property
     def task_schema(self) -> StructType:
-        """The columns that tasks return: those of all inputs, ``input.column``, and the report."""
+        """Columns that tasks return: ``input.column`` for all inputs, and the report."""
         columns = [
             StructField(result_column(name, column.name), column.dataType)
             for name, fields in self._fields.items()
@@ -457,7 +457,7 @@ class BoundJoin:
 
     @property
     def gives_all(self) -> bool:
-        """Whether each row that tasks return, but a report, is a result."""
+        """Whether every row that tasks return is a result, apart from reports."""
         return self.step.kind == "inner" or not self.compared
 
     def results(self, df: DataFrame) -> DataFrame:
@@ -468,7 +468,7 @@ class BoundJoin:
 
     @cached_property
     def result_step(self) -> ArrowStep:
-        """How results are made of what tasks return, of a join that ``gives_all``."""
+        """Step from the rows of tasks to results, for a join that ``gives_all``."""
         schema = table_schema(self.spark, self.result_schema)
         return ArrowStep(self.empty_results, partial(in_structs, schema))
 
@@ -588,9 +588,9 @@ def _made_input(
     if laid_out.time is None or laid_out.clock is None:
         msg = (
             f"{joined.name!r} cannot be joined: its rows are made by {steps[-1]}, and have no "
-            f"event time. Of aggregates that is a column window.end AS e; of joins that of a "
-            f"stream, said by engine.stream({joined.name!r}, …, time='…'); of other results the "
-            f"event time of their stream, unchanged, which a table has not"
+            f"event time. Select one and name it, engine.stream({joined.name!r}, …, time='…'): "
+            f"window.end of aggregates, the event time of a stream of joins, and else the "
+            f"unchanged event time of the stream. Results of tables have none"
         )
         raise QueryError(msg, input=joined.name)
     laid_out.clock.asked()
@@ -627,7 +627,7 @@ def _check_refreshed(query: str, step: JoinStep, inputs: Sequence[JoinInput]) ->
     if reason:
         msg = (
             f"query {query!r} cannot refresh table {name!r}: {reason}; leave out refresh=…, and "
-            f"start the query again where the table has changed"
+            f"start the query again when the table has changed"
         )
         raise QueryError(msg, query=query, table=name)
 
@@ -649,7 +649,7 @@ def _check_streams(inputs: Sequence[JoinInput]) -> None:
     if len(set(timed.values())) > 1:
         batch = ", ".join(sorted(name for name, streams in timed.items() if not streams))
         msg = (
-            f"{batch} has a time column but is no streaming DataFrame, as others are; a table "
-            f"that does not change is joined without a time"
+            f"{batch} has a time column but is a batch DataFrame, and other inputs are streams; "
+            f"leave out its time= to join it as a table that does not change"
         )
         raise QueryError(msg)

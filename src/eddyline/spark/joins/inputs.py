@@ -1,4 +1,4 @@
-"""The inputs of a join on Spark: what arrives of each, how far event time is, and their filters."""
+"""Inputs of a join on Spark: arrivals, event time and filters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ArrivalCounts(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class BatchMode:
-    """How one batch of a join runs; decided before the batch is looked at, and then in force."""
+    """Mode of one batch of a join, fixed before the batch is read."""
 
     strategy: str = BUCKETS
     """Where rows meet, one of ``plan.WAYS``."""
@@ -120,7 +120,7 @@ class JoinInputs(Operator):
             source.trunk.looking[0] = self
 
     def attach(self, place: StatePlace) -> None:
-        """Take note of the place of files, of which there are none."""
+        """Do nothing: inputs keep no files."""
 
     def open(
         self,
@@ -168,12 +168,12 @@ class JoinInputs(Operator):
 
     @property
     def looks(self) -> bool:
-        """Whether event times are asked for before the job of any batch; see ``Looking``."""
+        """Whether the inputs read event times before the job of a batch; see ``Looking``."""
         return self._is_asked or bool(self.lateness.shares)
 
     @property
     def asks(self) -> Asked:
-        """What it asks of rows; see ``Looking``."""
+        """Questions about rows; see ``Looking``."""
         names, before = [layout.name for layout in self.source.layouts], None
         if self.lateness.shares:
             latest = [self.latest.get(name, ALWAYS) for name in names]
@@ -209,7 +209,7 @@ class JoinInputs(Operator):
         return name in self.timed or (is_static and not self.mode.has_tables)
 
     def lay(self, df: DataFrame, batch: Batch) -> Laid:  # noqa: ARG002
-        """Count the rows of a batch; the first one brings those of the tables as well."""
+        """Count the rows of a batch. The first batch also brings the rows of tables."""
         df, is_first = self.source.joined(df), not self.mode.has_tables
         if self.mode.looks_ahead:
             return Laid(self.source.timed(df, is_first=is_first))
@@ -218,7 +218,7 @@ class JoinInputs(Operator):
         return Laid(laid, (Pending("arrived", PendingMetrics(seen)),))
 
     def once(self, df: DataFrame) -> DataFrame:
-        """Return all rows of batch DataFrames, with those of the tables."""
+        """Return all rows of batch DataFrames and of the tables."""
         self.before, self.after = ALWAYS, FOREVER
         return self.source.timed(self.source.joined(df), is_first=True)
 
@@ -317,7 +317,7 @@ class JoinInputs(Operator):
         """
         counts = restored(state, dict[str, ArrivalCounts], "the inputs of a join")
         if missing := self.counts.keys() - counts.keys():
-            msg = f"what was learned of the inputs of a join lacks those of {sorted(missing)}"
+            msg = f"the learned state of a join lacks its inputs {sorted(missing)}"
             raise StateError(msg)
         self.counts = {name: counts[name] for name in self.counts}
 

@@ -1,4 +1,4 @@
-"""Where each input's columns stand in the DataFrame that all inputs share, and their keys.
+"""Positions of each input's columns and keys in the common DataFrame.
 
 Keys become codes: 64 bits that are equal wherever SQL says that keys are equal.
 """
@@ -143,12 +143,12 @@ class JoinInput:
 
     @property
     def is_streaming(self) -> bool:
-        """Whether its rows come in micro-batches."""
+        """Whether the rows of the input come in micro-batches."""
         return bool((self.df if self.laid_out is None else self.laid_out.source).isStreaming)
 
     @property
     def is_projected(self) -> bool:
-        """Whether its columns are computed, and not those of the stream."""
+        """Whether the input has computed columns and not those of the stream."""
         return any(isinstance(step, ProjectStep) for step in self.steps)
 
 
@@ -256,7 +256,7 @@ class Layouts:
 
 
 def _ties(join_input: JoinInput, window: RowsWindow, types: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that order rows of one instant: all, those without an order as text."""
+    """Return all columns, to order rows of one instant; types without an order as text."""
     for name in window.partition_by:
         if not _is_plain(types[name]):
             msg = (
@@ -339,11 +339,11 @@ def key_type(key: KeyClass, inputs: Iterable[JoinInput]) -> str:
         if sum(map(max, zip(*sizes, strict=True))) <= MAX_DIGITS:
             return "decimal"
         msg = (
-            f"keys of decimals are compared that have no common type of {MAX_DIGITS} digits, and "
-            f"SQL would round them: {listed}; cast them to one type"
+            f"decimal keys have no common type of {MAX_DIGITS} digits, so SQL would round them: "
+            f"{listed}; cast them to one type"
         )
         raise QueryError(msg, types=types)
-    msg = f"keys of different types are compared: {listed}; cast them to one type"
+    msg = f"keys that are compared have different types: {listed}; cast them to one type"
     raise QueryError(msg, types=types)
 
 
@@ -352,8 +352,8 @@ def _check_kinds(members: Mapping[str, str]) -> None:
     for what, kind in members.items():
         if _NO_KEYS.search(kind) or _FLOATS.search(kind):
             msg = (
-                f"the key of a join {what} is of the type {kind}, which is not supported; compare "
-                f"parts of it that are plain values"
+                f"the join key {what} has the type {kind}, which is not supported; compare plain "
+                f"values in it"
             )
             raise NotSupportedError(msg, type=kind)
 

@@ -1,7 +1,7 @@
-"""A windowed join on Spark: joins micro-batches with the windows, and names what these hold.
+"""Operator of a windowed join on Spark.
 
-The driver's half. The rows of a batch are shuffled to their buckets once; tasks join them, write
-new runs, and report. The state after the batch names these runs.
+This is the driver's half. One shuffle brings the rows of a batch to their buckets. Tasks join them
+with the windows, write new runs, and report. The state after the batch names these runs.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def may_read_files(self) -> bool:
-        """Whether its tasks are to read the files of the next batch, if there are files."""
+        """Whether tasks should read the files of the next batch, if there are files."""
         return self.lane.may_read
 
     @property
@@ -299,7 +299,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         return super().is_whole(observed)
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
-        """Return the windows after the batch, of which all files are written.
+        """Return the windows after the batch; all their files are written.
 
         Raises:
             StateError: late rows cannot be made durable.
@@ -451,7 +451,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         self.lane.follow(*streams, asks_files=site.asks_files)
 
     def _columns_read(self, join_input: JoinInput) -> tuple[str, ...]:
-        """Return the columns of an input that tasks read, those of its conditions included."""
+        """Return the columns of an input that tasks read, also for its conditions."""
         return columns_to_read(self._needed(join_input), self._conditions[join_input.name])
 
     @cached_property
@@ -490,7 +490,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def is_covering(self) -> bool:
-        """Whether tasks evaluate the filters of inputs in the batch that is laid."""
+        """Whether tasks evaluate the filters of inputs in the current batch."""
         return self._reading is not None
 
     @property
@@ -571,7 +571,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @cached_property
     def _common(self) -> pa.Schema:
-        """The columns of rows of all inputs, as tasks send them."""
+        """Columns of the common rows that tasks send."""
         types = {INPUT: "int", START: "bigint", **self.bound.source.types}
         text = ", ".join(f"{name} {kind}" for name, kind in types.items() if name[:5] != RAW)
         return arrow_schema(self.spark, cast("StructType", StructType.fromDDL(text)))
@@ -606,7 +606,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def result_step(self) -> ArrowStep | None:
-        """How results are made of all rows that tasks return; None if some are no results."""
+        """Step from the rows of tasks to results; None if some rows are no results."""
         return self.bound.result_step if self.gives_all else None
 
     def once(self, df: DataFrame) -> DataFrame:
@@ -716,7 +716,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
 
     @property
     def loops(self) -> Sequence[JoinLoop]:
-        """What keeps the orders of pipelines good."""
+        """Loops that keep the orders of pipelines good."""
         return (self.loop,)
 
     def _count(self, reports: Sequence[BucketReport]) -> dict[str, int]:
@@ -986,7 +986,7 @@ class JoinOperator(BucketedOperator[JoinPart, BucketReport]):
         others = {learned.way} - {*WAYS} or {learned.results} - {*RESULTS}
         others = others or self.leaving.restore(learned.leaving)
         if others:
-            msg = f"what the join {name!r} has learned is of others: {sorted(others)}"
+            msg = f"the learned state of the join {name!r} has unknown parts: {sorted(others)}"
             raise StateError(msg, query=name)
         for name in self.bound.source.refreshed:  # its keys may not stay unique
             self.leaving.unique.pop(name, None)

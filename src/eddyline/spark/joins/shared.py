@@ -1,12 +1,13 @@
-"""A join that several queries share: one exchange, one window for each stream, own pipelines.
+"""Join that several queries share.
 
-The inputs are those of a join with the longest windows and the columns of all queries. Where
-queries need other rows of an input, a row goes to its bucket if one of them needs it, and says
-which (``plan.MARKS``). Tasks join them for each query in turn (``joins/operator/members``), and
-results say which query they are of (``plan.MEMBER``). Each query has its own orders, learned from
-what its own rows find.
+The queries have one exchange and one window for each stream. The inputs are those of a join with
+the longest windows and the columns of all queries. If queries need different rows of an input, a
+row goes to its bucket if at least one query needs it; ``plan.MARKS`` says which. Tasks join the
+rows for each query in turn (``joins/operator/members``), and a result says which query it is of
+(``plan.MEMBER``). Each query has its own probe orders, learned from what its own rows find.
 
-A query that leaves is joined no more. The windows stay as they are: files of rows depend on them.
+A query that leaves is joined no more. The windows stay as they are, because kept files depend on
+them.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class SharedBound(BoundJoin):
         return df.select(*self._structs, F.col(MEMBER))
 
     def columns_of(self, member: JoinMember, name: str) -> tuple[str, ...]:
-        """Return the columns of an input in results of a query, with those that are compared."""
+        """Return an input's columns in a query's results, and the compared ones."""
         layout = self.source.layout(name)
         compared = self.inputs[layout.number].compared if self.source.rough else ()
         needed = {*member.columns[name], *compared}
@@ -96,7 +97,7 @@ class Member:
         return self.join_member.name
 
     def plan(self, parts: Sequence[int]) -> MemberPlan:
-        """Return how it is joined in the next batch; ``parts`` are those of each key class."""
+        """Return the plan of the next batch; ``parts`` has the parts of each key class."""
         return MemberPlan(
             self.number,
             self.name,
@@ -153,7 +154,7 @@ class SharedJoinOperator(JoinOperator):
         return [member for member in self.members if member.is_here]
 
     def leave_out(self, names: Sequence[str]) -> list[str]:
-        """Join nothing for some queries from the next batch on; return those that were there."""
+        """Stop joining for some queries from the next batch on; return the ones that ran."""
         with self._lock:
             leaving = [member for member in self.here if member.name in names]
             for member in leaving:
@@ -169,7 +170,7 @@ class SharedJoinOperator(JoinOperator):
 
     @property
     def loops(self) -> Sequence[JoinLoop]:
-        """What keeps the orders of pipelines good, query by query."""
+        """Loops that keep the orders of pipelines good, query by query."""
         return [member.loop for member in self.here]
 
     def take_entries(self) -> list[JournalEntry]:

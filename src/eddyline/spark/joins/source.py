@@ -1,10 +1,13 @@
-"""The inputs of a join as one DataFrame: tagged, with codes, in their buckets by one shuffle.
+"""Inputs of a join as one DataFrame.
 
-``laid_input`` lays the steps over one input over the DataFrame that all inputs share. A step works
-on the rows of its input alone, and sees the columns under the input's own names. What it computes
-stands in common columns that go before the shuffle. ``Source`` has all inputs. ``declared_keys``
-finds the declared keys of streams among the key classes. ``Placement`` sends each row to the
-partitions that are its buckets.
+Its rows have the tag of their input and codes of their keys, and reach their buckets in one
+shuffle.
+
+``laid_input`` adds the steps over one input to the common DataFrame. A step works on the rows of
+its input alone, and sees the columns under the input's own names. The columns that a step computes
+become common columns and go through the shuffle. ``Source`` has all inputs. ``declared_keys`` finds
+the declared keys of streams among the key classes. ``Placement`` sends each row to the partitions
+that are its buckets.
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ class OwnColumns:
 
     @property
     def is_mine(self) -> Column:
-        """Whether a row is of the input."""
+        """Condition that a row belongs to the input."""
         return F.col(INPUT) == self.number
 
     def named(self, df: DataFrame) -> DataFrame:
@@ -83,7 +86,7 @@ class OwnColumns:
         return self.renamed.over(df, {place: name for name, place in self.places.items()})
 
     def unnamed(self, df: DataFrame) -> DataFrame:
-        """Return the common DataFrame with common columns alone, as ``named`` was given it."""
+        """Return the DataFrame with common columns alone, which ``named`` was given."""
         return self.renamed.over(df, self.places)
 
 
@@ -385,7 +388,7 @@ class Source:
 
     @property
     def awaited(self) -> tuple[int, ...]:
-        """The numbers of the inputs of which rows that cannot join come, too."""
+        """Numbers of the inputs whose rows come even if they cannot join."""
         return tuple(layout.number for layout in self.layouts if layout.is_awaited or layout.is_raw)
 
     @property
@@ -418,7 +421,7 @@ class Source:
         return None if self.streams is None else self.trunk.rows(0, df)
 
     def joined(self, df: DataFrame) -> DataFrame:
-        """Return the rows of all streams, with the results of those that are made."""
+        """Return the rows of all streams, also of streams made by operators."""
         results = [made_input.rows() for made_input in self.made_inputs]
         streams = self.of_streams(df)
         rows = _union([*([] if streams is None else [streams]), *results])
@@ -426,7 +429,7 @@ class Source:
         return rows
 
     def timed(self, df: DataFrame, *, is_first: bool) -> DataFrame:
-        """Return the rows of a batch that have an event time, and at first those of the tables."""
+        """Return a batch's rows with an event time; the first batch adds the tables."""
         if is_first and self.tables is not None:
             df = df.unionByName(self.tables)
         return df.where(f"{START} IS NOT NULL")

@@ -1,8 +1,8 @@
-"""Tables of a join on Spark: sent to the rows, asked for keys before the shuffle, or read again.
+"""Tables of a join on Spark: broadcast, filters, refreshes.
 
-``Broadcast`` runs batches in which Spark's broadcast join gives the results: nothing is shuffled.
-``TableFilter`` drops rows before the shuffle if a filter of a table's keys does not have their key.
-``RefreshedTables`` puts the rows of a newer version in the place of those that the state has.
+* ``Broadcast`` runs batches in which Spark's broadcast join gives the results, without a shuffle.
+* ``TableFilter`` drops rows before the shuffle if a filter of a table's keys lacks their key.
+* ``RefreshedTables`` replaces the rows of a table in the state by those of a newer version.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Broadcast:
 
     @property
     def can_begin(self) -> bool:
-        """Whether the tables can be copied by themselves: they have no steps to be laid."""
+        """Whether the tables can be copied alone: they have no steps."""
         return not any(
             join_input.steps
             for join_input in self.bound.inputs
@@ -165,7 +165,7 @@ class Broadcast:
         return task.report
 
     def sizes(self, part: JoinPart) -> tuple[int, int]:
-        """Return rows and bytes of the tables, as they are kept."""
+        """Return rows and bytes of the tables in the state."""
         files = [file for table in self.tables for file in part.files(table.name)]
         return sum(file.n_rows for file in files), sum(file.n_bytes for file in files)
 
@@ -278,17 +278,17 @@ class Broadcast:
 
     @property
     def _is_counted(self) -> bool:
-        """Whether the inputs count the rows that are looked up: no step is between, and they do."""
+        """Whether the inputs count exactly the rows that probe: no step is in between."""
         steps = self.bound.inputs[self.stream.number].steps
         return not (self.inputs.mode.looks_ahead or steps or self.stream.is_raw)
 
     @property
     def _passes(self) -> str:
-        """SQL of what rows have to be beside: of an inner join those with all keys."""
+        """SQL condition on probing rows: an inner join needs all keys."""
         return "" if self.stream.is_raw else f" AND {PASSES}"
 
     def _joined(self, df: DataFrame, name: str, equal: Sequence[Column]) -> DataFrame:
-        """Return rows with those of a table."""
+        """Return rows joined with a table."""
         kind, copy = self.bound.step.kind, self._copies[name]
         if kind != "inner" and self.bound.compared:
             # Conditions find the columns of both in structs.
@@ -311,7 +311,7 @@ class Broadcast:
 
     @cached_property
     def _compared(self) -> list[Column]:
-        """What is asked of two rows beside, where that decides what is a result."""
+        """Residual conditions on two rows, if these decide what is a result."""
         return [F.expr(f"({condition}\n)") for condition in self.bound.compared]
 
     @cached_property
@@ -366,7 +366,7 @@ def one_bucket(graph: JoinGraph) -> Grid:
 
 
 def _column(layout: InputLayout, name: str) -> str:
-    """Return the name of a column of an input beside those of others."""
+    """Return the qualified name of a column of an input."""
     return f"__own{layout.number}_{[column for column, _ in layout.columns].index(name)}"
 
 
@@ -584,8 +584,8 @@ class RefreshedTables:
             if version is not None and version != part.versions.get(table.name):
                 msg = (
                     f"batch {batch_id} began with version {version['version']} of table "
-                    f"{table.stream!r}, which was refreshed then; start the query once more with "
-                    f"refresh=… until that batch is done"
+                    f"{table.stream!r}, when the query had refresh=…; start it with refresh=… "
+                    f"until that batch is done"
                 )
                 raise StateError(msg, table=table.stream, batch_id=batch_id)
 
@@ -615,7 +615,7 @@ class RefreshedTables:
                 versions[name] = current
                 msg = (
                     f"table {name!r} stays at version {current['version']}, because its newest "
-                    f"version cannot be asked for: {error}"
+                    f"version cannot be read: {error}"
                 )
                 warnings.warn(msg, EddylineWarning, stacklevel=own_frames())
                 evidence = {"table": name, "error": str(error)}

@@ -1,7 +1,7 @@
-"""The work of Spark's Python workers for a join: one partition, which is one bucket.
+"""Task of a join in a Python worker.
 
-In the lane ``FileJoinRows`` reads the rows of one stream and sends them to buckets; see
-``lane.exchange``.
+One partition is one bucket. In the lane ``FileJoinRows`` reads the rows of one stream and sends
+them to buckets; see ``lane.exchange``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Shape:
         return rows, latest
 
     def _without_times(self, table: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-        """Return rows without those that tell the time alone, and the latest these tell."""
+        """Return rows without pure time markers, and the latest time of these."""
         if PASSES not in table.column_names or not table[PASSES].null_count:
             return table, {}
         is_time = pc.is_null(table[PASSES])
@@ -253,7 +253,7 @@ class FileJoinRows(FileBuckets):
     """The common column that says which of them need a row."""
 
     def bucketed(self, blocks: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that have an event time and all keys, as rows of all inputs."""
+        """Yield rows with an event time and all keys, as common rows."""
         return filter(len, map(self._as_common, blocks))
 
     def _as_common(self, block: tuple[pa.Array, ...]) -> pa.RecordBatch:

@@ -1,4 +1,7 @@
-"""A windowed join of DataFrames: all inputs in one shuffle, joined by one operator."""
+"""Windowed join of DataFrames without SQL.
+
+All inputs go through one shuffle, and one operator joins them.
+"""
 
 from __future__ import annotations
 

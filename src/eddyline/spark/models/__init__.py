@@ -1,7 +1,8 @@
-"""Models on Spark: rows of DataFrames become segments, and graphs of steps run in Arrow tasks.
+"""Models on Spark: from rows to segments, and graphs over them.
 
-DataFrames, streams or the text of a query come in; ``Segments``, DataFrames and queries go out.
-Invariant: a batch DataFrame and a stream of the same rows give the same results.
+Graphs run in Arrow tasks. DataFrames, streams or the text of a query come in; ``Segments``,
+DataFrames and queries go out. Invariant: a batch DataFrame and a stream of the same rows give the
+same results.
 
 Read ``fitting`` (``fit``, ``declare`` and ``read``), ``frame`` (what people call), ``graphs`` (what
 calls build), ``laying`` (graphs as Spark plans), ``queries`` (graphs over streams, exact answers),

@@ -1,9 +1,9 @@
-"""Models of rows that tasks read from files: the lane of fits, on streams and over batch rows.
+"""Lane of models: fits over rows that tasks read from files.
 
-``FileModelRows`` reads keys, time and attributes, and sends rows to the buckets of their entities,
-as ``lane.exchange`` says. On a stream ``ModelOperator`` lets its buckets answer them. Over a batch
-DataFrame ``segments_of_files`` fits them: a task puts the rows of its bucket in order itself, where
-Spark would shuffle and sort them.
+It serves streams and batches. ``FileModelRows`` reads keys, time and attributes, and sends rows to
+the buckets of their entities, as ``lane.exchange`` says. On a stream ``ModelOperator`` lets its
+buckets answer them. Over a batch DataFrame ``segments_of_files`` fits them: a task puts the rows of
+its bucket in order itself, where Spark would shuffle and sort them.
 
 A fit may be read so if its keys are plain columns of types that tasks hash as Spark does, and its
 attributes columns of numbers. Spark computes positions on the earth and declared models.

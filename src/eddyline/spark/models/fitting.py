@@ -1,4 +1,4 @@
-"""``el.models.fit``, ``declare`` and ``read``: segments of the rows of a DataFrame, or of files."""
+"""``el.models.fit``, ``declare`` and ``read``: segments of a DataFrame or files."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def declare(
                 raise QueryError(f"{what}: {of_type}; give numbers", attribute=attribute)
     is_early = read_results(results, is_streaming=frame.isStreaming)
     if is_early and how.is_endless:
-        msg = "early results go up to the horizon, and there is none: give horizon='2 minutes'"
+        msg = "early results need a horizon: give horizon='2 minutes'"
         raise OptionError(msg, horizon=horizon)
     return _segments(frame, Shape(keys, tuple(equations)), how, name, lateness, is_early=is_early)
 
@@ -317,7 +317,7 @@ def _track(df: DataFrame, keys: Sequence[str], columns: Any) -> tuple[str, str]:
             raise QueryError(msg, attribute=name)
     for key in keys:
         if key.lower() in {earth.LAT, earth.LON}:
-            msg = f"a key is called {key!r}, as a column of positions in results; rename the key"
+            msg = f"key {key!r} has the name of a column of positions in results; rename the key"
             raise OptionError(msg, key=key)
     return lat, lon
 
@@ -359,7 +359,9 @@ def check_keys(df: DataFrame, keys: Sequence[str], time: str, what: str) -> None
             raise QueryError(msg, key=name)
         _check_collation(name, types[name], what)
         if name in RESERVED or name.startswith((COEF, ERR)):
-            msg = f"models.{what}: segments have a column {name!r} themselves; rename the key"
+            msg = (
+                f"models.{what}: key {name!r} has the name of a column of segments; rename the key"
+            )
             raise OptionError(msg, key=name)
     if len({*keys}) < len(keys):
         msg = f"models.{what}: a key is given twice"
@@ -374,8 +376,8 @@ def _check_collation(name: str, kind: DataType, what: str) -> None:
     """Refuse texts that are equal without being the same: they would be several entities."""
     if isinstance(kind, StringType) and kind.collation != "UTF8_BINARY":
         msg = (
-            f"models.{what}: key {name!r} has texts that are equal without being the same "
-            f"({kind.simpleString()}); give lower({name}), or {name} COLLATE UTF8_BINARY"
+            f"models.{what}: key {name!r} has a collation ({kind.simpleString()}), by which "
+            f"different texts are equal; give lower({name}), or {name} COLLATE UTF8_BINARY"
         )
         raise NotSupportedError(msg, key=name)
 

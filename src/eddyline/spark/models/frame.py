@@ -562,7 +562,7 @@ def _done(graph: Graph) -> Segments | DataFrame | Query:
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """How much is drawn."""
+    """Limits on what is drawn."""
 
     entities: int
     rows: int
@@ -579,8 +579,8 @@ def _check(query_graph: Graph) -> None:
         raise NotSupportedError(msg)
     if any(map(graph.is_crossing, graph.parts(query_graph.node))):
         msg = (
-            "report draws the rows, segments and results of single entities, and these are of "
-            "several: report what they are made of, or persist() them to draw the segments alone"
+            "report draws single entities, and these results are of several: report the segments "
+            "that they are made of, or persist() them to draw the segments alone"
         )
         raise NotSupportedError(msg)
 

@@ -1,8 +1,9 @@
-"""Graphs over segments of DataFrames: what calls build, checked, and as precise as results need.
+"""Graphs over segments of DataFrames.
 
-A ``Graph`` is a tree of steps (``models.graph``) whose leaves are sources. Each call of
-``frame.Segments`` reads its arguments here and returns a graph with one more step. ``laying`` runs
-it as Spark plans, ``queries`` makes a query of it where a source is a stream.
+Calls build them. They are checked, and as precise as results need. A ``Graph`` is a tree of steps
+(``models.graph``) whose leaves are sources. Each call of ``frame.Segments`` reads its arguments
+here and returns a graph with one more step. ``laying`` runs it as Spark plans, ``queries`` makes a
+query of it where a source is a stream.
 
 ``precise`` takes the bounds of results back to models (``models.graph.required``). If these bounds
 depend on how large values are, it reads the ranges of values from the rows of a batch DataFrame
@@ -76,7 +77,7 @@ class Leaf(graph.Input):
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What is done with sources, whose keys have the same names and types."""
+    """Graph of steps over sources, whose keys have the same names and types."""
 
     node: graph.Node
     """Its inputs are leaves."""
@@ -104,7 +105,7 @@ class Graph:
 
     @property
     def shape(self) -> Shape:
-        """Which columns come out."""
+        """Shape of the result: its keys and attributes."""
         return self.node.shape
 
     @property
@@ -126,7 +127,7 @@ class Graph:
 
     @property
     def df(self) -> DataFrame:
-        """What comes out.
+        """Result as a DataFrame.
 
         Raises:
             NotSupportedError: of a stream; it has state, which only a query keeps.
@@ -321,8 +322,8 @@ def checked(query_graph: Graph) -> Graph:
             raise
         if query_graph.is_streaming:
             msg = (
-                f"{error.message}; or say what values are, which a stream cannot be read for: "
-                "within(…, ranges={'x': (0, 100), 'd(x)': (-3, 3)})"
+                f"{error.message}; or give the ranges of values, because a stream cannot be read "
+                "for them: within(…, ranges={'x': (0, 100), 'd(x)': (-3, 3)})"
             )
             raise OptionError(msg, **error.facts) from error
     return query_graph
@@ -348,8 +349,8 @@ def _with_bounds(
                 name, bound = next(iter(bounds.items()))
                 msg = (
                     f"{name!r} would have to be within {bound}, but segments that are read or "
-                    "persisted stay as near to rows as they were fitted: their errors say how near "
-                    "results are; ask within of el.models.fit(df, …), or fit with lesser bounds"
+                    "persisted keep the bounds of their fit. Call within on el.models.fit(df, …), "
+                    "or fit with smaller bounds; the errors of results say how near they are"
                 )
                 raise OptionError(msg, attribute=name, bound=str(bound))
             continue
@@ -380,12 +381,12 @@ def check_attribute(name: str, keys: Sequence[str]) -> None:
     """
     taken = [*keys, steps.TIME, steps.SINCE, steps.UNTIL, *RESERVED]
     if name.lower() in map(str.lower, taken):
-        msg = f"an attribute is called {name!r}, which results have beside it; give it another name"
+        msg = f"attribute {name!r} has the name of a column of results; give it another name"
         raise OptionError(msg, name=name)
     if name.lower().startswith(_PREFIXES):
         msg = (
-            f"an attribute is called {name!r}, and segments have columns that begin with {COEF} "
-            f"and {ERR}, its coefficients and its error; give it another name"
+            f"attribute {name!r} begins with {COEF} or {ERR}, as columns of coefficients and "
+            f"errors do; give it another name"
         )
         raise OptionError(msg, name=name)
 
@@ -474,7 +475,7 @@ def read_pair(names: Sequence[str]) -> tuple[str, str]:
             would be those of other columns.
     """
     if isinstance(names, str) or len(names) != 2 or names[0] == names[1]:
-        msg = f"names are two that differ, such as ('left', 'right'), got {names!r:.60}"
+        msg = f"names must be two different names, such as ('left', 'right'), got {names!r:.60}"
         raise OptionError(msg, names=names)
     for side in names:
         if not checked_text("name of a side", side).isidentifier():
@@ -607,7 +608,7 @@ def integral(
     )
     if window is None:
         if covered:
-            msg = "covered is of windows, and there is none: leave it out, or give a window"
+            msg = "covered needs a window: leave it out, or give window=…"
             raise OptionError(msg, covered=covered)
         return _over_entities(kept, Total(groups, is_average), every)
     return kept.then(Integral(read_length("window", window), every, is_average, bool(covered)))
@@ -637,7 +638,7 @@ def _groups(
             raise QueryError(unknown("key", key, graph.shape.keys), by=list(groups))
     if groups and window is not None:
         msg = (
-            "by groups entities at an instant, and a window is of one entity: first "
+            "by= combines entities at an instant, window= the instants of one entity: first "
             f".{call}by=…), then .{call}window=…)"
         )
         raise NotSupportedError(msg, by=by)

@@ -1,8 +1,9 @@
-"""Segments as Spark plans: one shuffle of rows, or of segments, and one Arrow task.
+"""Segments as Spark plans: one shuffle and one Arrow task.
 
-A ``Source`` is where segments come from: rows that are fitted, or segments that are there.
-``laid`` runs a graph over sources, in the stages that it has on a stream (``streams.plan.staged``):
-pairs and values over entities are tasks of their own, which ``paired`` and ``over_entities`` run.
+The shuffle moves rows, or segments. A ``Source`` is where segments come from: rows that are fitted,
+or segments that are there. ``laid`` runs a graph over sources, in the stages that it has on a
+stream (``streams.plan.staged``): pairs and values over entities are tasks of their own, which
+``paired`` and ``over_entities`` run.
 
 ``Versions`` says which segments hold of those that were written more than once, and checks that no
 two of them do at one instant. ``latest`` keeps the newest word of all early results.
@@ -77,7 +78,7 @@ class RawRows:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where segments come from: rows that are fitted, or segments that are there."""
+    """Source of segments: rows to fit, or existing segments."""
 
     df: DataFrame
     shape: Shape
@@ -441,7 +442,7 @@ class Versions:
 
     @property
     def _keys(self) -> list[Column]:
-        """What says which segments must not overlap."""
+        """Columns that say which segments must not overlap."""
         keys = [F.col(quoted(key)) for key in self._layout.keys]
         if self._version is None:
             return keys
@@ -497,7 +498,7 @@ def read_results(results: str, *, is_streaming: bool) -> bool:
     if results not in RESULTS:
         raise OptionError(unknown("results", str(results), RESULTS), results=results)
     if results == "early" and not is_streaming:
-        msg = "results='early' is of streams; of a batch DataFrame all results are final"
+        msg = "results='early' needs a stream; all results of a batch DataFrame are final"
         raise OptionError(msg, results=results)
     return results == "early"
 

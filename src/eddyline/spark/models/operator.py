@@ -1,8 +1,8 @@
-"""Models of a stream on Spark: rows go to the buckets of their entities in one shuffle.
+"""Operator of models of a stream on Spark.
 
-``ModelOperator`` runs a ``ModelStep``. A bucket is a partition and does its work in a Python worker
-(``task``). The joins of the graph have a choice of what they ask before they make pairs
-(``models.planning.choice``).
+One shuffle brings rows to the buckets of their entities. ``ModelOperator`` runs a ``ModelStep``. A
+bucket is a partition and does its work in a Python worker (``task``). The joins of the graph have a
+choice of what they ask before they make pairs (``models.planning.choice``).
 
 Rows of several streams are one DataFrame (``Arriving``): ``SIDE`` says which input a row is of,
 keys and times are in common columns, and the others in columns of their input. Segments that exist
@@ -180,7 +180,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def unbounded(self) -> tuple[UnboundedState, ...]:  # type: ignore[override]
-        """What is kept for ever: models without a horizon hold back what is joined with them."""
+        """State that grows for ever: models without a horizon hold back what joins them."""
         inputs = zip(self.step.inputs, self.step.plan.inputs, strict=True)
         names = [
             n
@@ -224,7 +224,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """What joins ask before, and who reads files."""
+        """Choices: which sides joins filter first, and who reads files."""
         return (*((self.planning,) if self.planning.joins else ()), *self.lane.choices)
 
     def prepare(self, df: DataFrame, batch: Batch) -> None:
@@ -269,7 +269,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def result_step(self) -> ArrowStep | None:
-        """How results are made; None if they have positions, which Spark puts in degrees."""
+        """Step that makes results; None if they have positions, which Spark puts in degrees."""
         return None if has_positions(self.asked.node.shape) else self._as_returned
 
     @cached_property
@@ -286,7 +286,7 @@ class ModelOperator(StreamOperator[ModelPart, BucketReport]):
 
     @property
     def _fit(self) -> Fit:
-        """How the rows of files become segments; see ``files.fit_of``."""
+        """Fit of the rows of files; see ``files.fit_of``."""
         return fit_of(self.step.plan.inputs[0].maker)
 
     @property

@@ -1,6 +1,7 @@
-"""Graphs over streams as queries, and answers of rows exactly as without models.
+"""Graphs over streams as queries.
 
-``query_of`` makes a graph over streams a query, which is started as any other.
+Answers of rows, exactly as without models, are here, too. ``query_of`` makes a graph over streams a
+query, which is started as any other.
 
 ``exact_rows`` returns what Spark's SQL says of the rows, because Spark evaluates the condition:
 NaN, ties at an edge and rows of one instant are as they are there. Stored segments only say which
@@ -150,9 +151,9 @@ def _conditions(query_graph: Graph) -> tuple[str, ...]:
     for pair in pairs:
         if pair.conditions and pair.shape.keys != query_graph.shape.keys:
             msg = (
-                f"of a stream, a condition on keys of pairs ({pair.conditions[0]}) is asked of "
-                f"results, which have the keys {', '.join(query_graph.shape.keys) or 'of none'}; "
-                "let it leave out entities before they are paired"
+                f"the condition on keys of pairs {pair.conditions[0]!r} needs these keys in the "
+                f"results of a stream, which have {', '.join(query_graph.shape.keys) or 'no key'}; "
+                "filter entities before they are paired"
             )
             raise NotSupportedError(msg, condition=pair.conditions[0])
         conditions += pair.conditions
@@ -170,8 +171,8 @@ def _are_early(sources: Sequence[Source]) -> bool:
             for kind in (True, False)
         )
         msg = (
-            f"results of {early!r} are asked for early, and those of {final!r} once they are "
-            "final: give results='early' to all streams of a query, or to none"
+            f"{early!r} has results='early', and {final!r} has not: give it to all streams of a "
+            "query, or to none"
         )
         raise OptionError(msg, early=early, final=final)
     return kinds == {True}
@@ -218,13 +219,13 @@ def exact_rows(query_graph: Graph, rows: DataFrame | None, time: str | None) -> 
     """
     source, asked = _asked(query_graph)
     if source.is_streaming and rows is not None:
-        msg = "exact answers of a stream are of the rows that its models are of; give no others"
+        msg = "exact() of a stream takes no DataFrame: its rows are those of its models"
         raise QueryError(msg)
     raw = _raw(source.every, rows, time)
     if raw is None:
         msg = (
-            "exact answers are rows of a DataFrame, and it is not known to which one these "
-            "segments were fitted: give it, exact(df, time='ts')"
+            "exact() needs the DataFrame of the rows, which these segments do not know: give it, "
+            "exact(df, time='ts')"
         )
         raise QueryError(msg)
     _check_columns(raw, source, asked)
@@ -263,8 +264,8 @@ def _asked(query_graph: Graph) -> tuple[Source, list[Where]]:
         node = node.of
     if not isinstance(node, Leaf):
         msg = (
-            "exact answers are rows that satisfy conditions: segments.where(…).exact(); what is "
-            f"computed of several rows has none, got {query_graph}"
+            "exact() returns the rows that satisfy conditions: segments.where(…).exact(); got "
+            f"{query_graph}, which is computed from several rows"
         )
         raise NotSupportedError(msg)
     source = node.source
@@ -273,8 +274,8 @@ def _asked(query_graph: Graph) -> tuple[Source, list[Where]]:
         _check_are_columns(source, where)
         if has_root(where.text):
             msg = (
-                f"exact answers of {where.text}: in SQL the root of a number below 0 is NaN, which "
-                "is above all numbers, and of a model there is none; compare squares"
+                f"exact answers of {where.text}: the root of a number below 0 is NaN in SQL, above "
+                "all numbers, and a model has no such root; compare squares"
             )
             raise NotSupportedError(msg, text=where.text)
     return source, asked
@@ -287,8 +288,8 @@ def _check_are_columns(source: Source, asked: Where) -> None:
     places = raw if source.maker is None else getattr(source.maker, "places", {})
     if not places.keys().isdisjoint(names):
         msg = (
-            f"exact answers of {asked.text}: rows have no position in metres; it is computed from "
-            "their latitude and longitude; use conditions on these columns"
+            f"exact answers of {asked.text}: rows have no position in metres; write conditions on "
+            "their latitude and longitude"
         )
         raise NotSupportedError(msg, text=asked.text)
     if not isinstance(source.maker, Declared):
@@ -297,8 +298,8 @@ def _check_are_columns(source: Source, asked: Where) -> None:
         equation = source.maker.equations[name]
         if equation.column != name:
             msg = (
-                f"exact answers of {asked.text}: rows have no {name!r}, which is computed of them "
-                f"({equation.text}); declare a column, such as x = x + vx * t"
+                f"exact answers of {asked.text}: rows have no {name!r}, which is computed from "
+                f"them ({equation.text}); declare a column, such as x = x + vx * t"
             )
             raise NotSupportedError(msg, attribute=name)
 

@@ -1,4 +1,7 @@
-"""Models of several queries over a stream, which are made once: rows of the results of all."""
+"""Shared models of several queries over a stream.
+
+The segments are made once. The common output has the rows of the results of all queries.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``MODEL`` in SQL on Spark: a recipe of calls becomes steps over streams, or rows of tables."""
+"""``MODEL`` in SQL on Spark: recipes as steps.
+
+Steps read streams, or rows of tables.
+"""
 
 from __future__ import annotations
 
@@ -155,8 +158,8 @@ class _Planned:
         for name in (model.stream, model.rows):
             if self._is_stream(name):
                 message = (
-                    f"segments that are kept are read from tables, and so are their rows; {name!r} "
-                    "is a stream"
+                    f"MODEL SEGMENTS OF reads segments and their rows from tables; {name!r} is a "
+                    "stream"
                 )
                 raise self._at(NotSupportedError(message), model.start)
 
@@ -388,7 +391,7 @@ class _Planned:
 
 def _called(segments: Any, node: Call, arguments: list[Any], named: dict[str, Any]) -> Any:
     if not isinstance(segments, Segments):
-        msg = f"{node.method} is of segments, and these are rows"
+        msg = f"{node.method} needs segments, and these are rows"
         raise NotSupportedError(msg)
     if node.method == "select":  # its names may be those of arguments
         return segments.select(*arguments, **named)

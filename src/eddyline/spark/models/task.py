@@ -1,4 +1,7 @@
-"""The work of Spark's Python workers for models of a stream: one partition, which is one bucket."""
+"""Task of models of a stream in a Python worker.
+
+One partition is one bucket.
+"""
 
 from __future__ import annotations
 

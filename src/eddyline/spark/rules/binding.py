@@ -1,4 +1,4 @@
-"""Reads rules over the columns of DataFrames, and remembers those that it has read."""
+"""Reader of rules over DataFrame columns, with a memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Correlations over the matches of rules, as steps of a query behind that of the rules.
+"""Steps of correlations, behind the step of their rules.
 
 One relation has rows of three kinds: events with their rules, matches of correlations, and alerts.
 An event becomes one row as it is, and one for each correlation that a rule of it belongs to. The
@@ -70,8 +70,8 @@ class Correlating:
         """
         if ALERTS in (column.lower() for column in self.columns):
             msg = (
-                f"the events have a column {ALERTS!r}, which is where alerts of correlations are "
-                f"told; rename it: df.withColumnRenamed({ALERTS!r}, '…')"
+                f"the events have a column {ALERTS!r}, which correlations need for their alerts; "
+                f"rename it: df.withColumnRenamed({ALERTS!r}, '…')"
             )
             raise QueryError(msg, column=ALERTS)
         relation = f"matches of {self.rules.input}"
@@ -129,7 +129,7 @@ class Correlating:
 
     @cached_property
     def _carried(self) -> tuple[str, ...]:
-        """What correlations of alerts read of events: SQL texts."""
+        """SQL texts that correlations of alerts read of events."""
         of_alerts = (
             one
             for correlation in self.correlations

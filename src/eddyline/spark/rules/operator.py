@@ -1,4 +1,4 @@
-"""The rules of a set over one input, followed while the set changes.
+"""Operator of a rule set that changes while it runs.
 
 Each micro-batch has the rules of the moment it starts. What a job observed belongs to the rules it
 was laid with; a job that ends after a change feeds their choice, not that of the rules of now.
@@ -434,7 +434,7 @@ class RuleOperator(Operator):
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """How the rules that run are looked for, and who reads files."""
+        """Choices: how matching rules are found, and who reads files."""
         return (self.compiled.choice, *self.lane.choices)
 
     def records(self) -> tuple[RuleRecord, ...]:

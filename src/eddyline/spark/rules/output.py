@@ -1,7 +1,8 @@
-"""Outputs of rules: a column of those that are true, a filter, or counts; by tasks or a statement.
+"""Outputs of rules: a column of matches, a filter, or counts.
 
-Each output is made of what tasks find (``lay``; ``read`` where they read the files themselves), or
-of one statement of Spark's, where the plan is that.
+Tasks or one statement of Spark's compute them. Each output is made of what tasks find (``lay``;
+``read`` where they read the files themselves), or of one statement of Spark's, where the plan is
+that.
 
 Of a statement no row goes to Python. Rows for which no rule is true are dropped first; names are
 made for the others alone, and the matches of each rule are counted behind the filter. How many rows

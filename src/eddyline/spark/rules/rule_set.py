@@ -351,10 +351,10 @@ class RuleSet:
         has_changed = self.store.now()[0] != version
         if has_changed and any(stream.may_run() for stream in self._reports.streams):
             msg = (
-                f"the rules of {self.name!r} have changed, but a streaming query that was started "
-                f"with rules.matches(…) keeps those it was started with, as Spark lays its plan "
-                f"once; run it by rules.start(…), or transform inside foreachBatch, to have "
-                f"changes take effect at the next micro-batch"
+                f"the rules of {self.name!r} have changed, but a streaming query over "
+                f"rules.matches(…) keeps its first rules, because Spark makes its plan once. Run "
+                f"it by rules.start(…), or transform inside foreachBatch: then changes take effect "
+                f"at the next micro-batch"
             )
             warnings.warn(msg, EddylineWarning, stacklevel=3)
 
@@ -496,7 +496,7 @@ class RuleSet:
             QueryError: there is no such time column, or on a stream.
         """
         if checked_frame("the input of rules", df).isStreaming:
-            msg = "alerts of a stream come of rules.start(stream, …, time='…')"
+            msg = "alerts of a stream come from rules.start(stream, …, time='…')"
             raise QueryError(msg, rules=self.name)
         shape = {"column": column, "keep_unmatched": keep_unmatched, "as_struct": False}
         relation = checked_relation("the events of rules", df, time, None)
@@ -774,12 +774,12 @@ def engine_of(
     """Return the engine of a named stream, whose time and lateness are its own."""
     if engine is None:
         msg = (
-            f"rules start on a streaming DataFrame, or on the stream of an engine by its name; say "
-            f"which engine knows {stream!r}: start({stream!r}, …, engine=engine)"
+            f"rules start on a streaming DataFrame, or on a named stream of an engine; say which "
+            f"engine has {stream!r}: start({stream!r}, …, engine=engine)"
         )
         raise QueryError(msg, stream=stream)
     if not hasattr(engine, "queries"):
-        msg = f"engine= of a stream by its name is the el.Engine that knows it, got {engine!r:.60}"
+        msg = f"engine= must be the el.Engine that has the stream, got {engine!r:.60}"
         raise OptionError(msg, stream=stream)
     arguments = {"time": time, "lateness": lateness}
     if listed := ", ".join(
@@ -880,7 +880,7 @@ class RulesByHand:
         if self._store.follower is not None:
             msg = (
                 f"the rules of {self._rules.name!r} follow {self._store.follower.place}; change "
-                f"its files, and what changed is in force from the next micro-batch on"
+                f"its files: changes are in force from the next micro-batch on"
             )
             raise QueryError(msg, rules=self._rules.name)
         if change.how != "add":
@@ -893,8 +893,8 @@ class RulesByHand:
         now = self.rule(change.name)
         if now.mark != change.mark:
             msg = (
-                f"rule {change.name!r} is another one than was shown: somebody has changed it "
-                f"meanwhile; it is now {now.text!r:.300}"
+                f"rule {change.name!r} has been changed since it was shown; it is now "
+                f"{now.text!r:.300}"
             )
             raise QueryError(msg, name=change.name)
         if change.how == "replace" and change.text == now.text:
@@ -940,7 +940,7 @@ def _check_calls_no_java(change: RuleChange) -> None:
     called = next((name for node in tree.walk() if (name := as_name(node)) in JAVA_CALLS), None)
     if called is not None:
         msg = (
-            f"rule {change.name!r} calls {called}, which can run any method of Java: such a rule "
-            f"comes from the program alone"
+            f"rule {change.name!r} calls {called}, which can run any method of Java: only "
+            f"the program itself may add such a rule"
         )
         raise QueryError(msg, name=change.name)

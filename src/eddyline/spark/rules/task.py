@@ -1,4 +1,4 @@
-"""The rules of one set in Spark's Python workers, over the Arrow batches of a task.
+"""Rules of one set in a Python worker, over Arrow batches.
 
 The compiled rules travel once per worker process (a broadcast where there is one); what a task is
 shipped is the plan in force. A worker process keeps rules, plan and evidence between tasks.
@@ -136,7 +136,7 @@ class RuleTask:
 
     @property
     def described(self) -> pa.Array | None:
-        """What is told of rules by their places, in a worker; None: the places."""
+        """Descriptions of rules by their places, in a worker; None: the places."""
         return self.names if isinstance(self.about, str) else self.about
 
     def _evaluated(
@@ -306,8 +306,8 @@ def with_descriptions(lists: pa.ListArray, described: pa.Array | None) -> pa.Lis
 
 def _exceeding(what: str, n_matches: int, n_rows: int, n_bytes: int) -> SourceError:
     msg = (
-        f"{what} of the {n_matches:,} matches of a batch of {n_rows:,} rows come to {n_bytes:,} "
-        f"bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; set "
-        f"spark.sql.execution.arrow.maxRecordsPerBatch lower"
+        f"{what} of the {n_matches:,} matches of a batch of {n_rows:,} rows take {n_bytes:,} "
+        f"bytes, and an Arrow array holds {MAX_NAMES_BYTES:,}; lower "
+        f"spark.sql.execution.arrow.maxRecordsPerBatch"
     )
     return SourceError(msg, matches=n_matches, rows=n_rows)

@@ -1,8 +1,8 @@
-"""The rules of a set on Spark: one Arrow UDF gets the columns that the rules look at.
+"""Rules of a set on Spark, as one Arrow UDF.
 
-It returns, per row, the rules that are true; on the last row of a partition also what the task
-observed, which ``observe`` collects. Where only counts are asked for, tasks return those, and no
-row goes back.
+The UDF gets the columns that the rules test. It returns, per row, the rules that are true; on the
+last row of a partition also what the task observed, which ``observe`` collects. Where only counts
+are asked for, tasks return those, and no row goes back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ ABOUT_RULE = StructType(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What workers do with a DataFrame."""
+    """Work of workers on a DataFrame."""
 
     task: RuleTask
     columns: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""The life of a running query, for any operators: prepare, lay, run, commit, learn.
+"""Life of a running query: prepare, lay, run, commit, learn.
+
+It is the same for all operators.
 
 In: a ``Job`` (a query and its operators) and an ``Outlet`` (where its rows go). Out: results, each
 batch once, however often it runs; a journal, records and an explanation for people.

@@ -1,7 +1,8 @@
-"""The operators of a query, each laid over the result of the one before, and what a person pins.
+"""Operators of a query in their order, and pinned plans.
 
-``Chain``: a batch starts from the manifest of the batch before. When its results are safe, the
-states of all operators are committed in one manifest, and only then do the operators learn.
+Each operator extends the result of the one before. ``Chain``: a batch starts from the manifest of
+the batch before. When its results are safe, the states of all operators are committed in one
+manifest, and only then do the operators learn.
 
 ``Steering``: what a person decides about a query that runs, such as pinned plans, plans that adapt
 again, and rules. A decision is written down and journaled at once. A plan that is not in force yet
@@ -530,7 +531,7 @@ class Steering:
 
     @property
     def n_pinned(self) -> int:
-        """How many plans are pinned."""
+        """Number of pinned plans."""
         return len(self._pins)
 
     def views(self) -> tuple[PinView, ...]:

@@ -1,4 +1,4 @@
-"""The folder of a checkpoint: what Spark keeps there, and what eddyline keeps beside it."""
+"""Folder of a checkpoint, with files of Spark and eddyline."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ class CheckpointFiles:
         try:
             inner.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            msg = f"cannot write to the {what} {folder}: {error}; make room or rights"
+            msg = (
+                f"cannot write to the {what} {folder}: {error}; free space, or give write "
+                f"permission"
+            )
             raise StateError(msg, path=folder) from error
         self._locks.append(FolderLock(inner / LOCK, self._query, what, folder))
 
@@ -139,8 +142,8 @@ class CheckpointFiles:
         if self.is_temporary and not master.startswith("local"):
             self.clean_up()
             msg = (
-                f"run {name!r} keeps {kept}, which all workers of {master} have to "
-                f"reach, and was given no folder; give checkpoint= or state= one that they share"
+                f"run {name!r} keeps {kept}, which all workers of {master} must reach, and has "
+                f"only a temporary folder; give them a shared one: checkpoint=… or state=…"
             )
             raise OptionError(msg, run=name, master=master)
 

@@ -1,4 +1,4 @@
-"""What jobs observed: brought home without ever waiting for a job that nobody runs.
+"""Observations of jobs, collected without waiting for one that never runs.
 
 Batch jobs report through an ``Observation``, whose ``get`` waits for ever for the first action on
 the DataFrame; so the future behind it is asked first, which leaves no thread behind

@@ -1,9 +1,9 @@
-"""A running query: each micro-batch runs under the plan in force, and teaches the next ones.
+"""Running query: micro-batches under the plan in force.
 
-``Run._on_batch`` is the life of a batch: open the state, lay the operators, write the results,
-collect what the job observed, commit, learn. Until the commit a batch can run again with the same
-results. What people see is made when they ask. ``reworded`` finds the error that eddyline meant
-where Spark has wrapped one.
+Each batch teaches the next ones. ``Run._on_batch`` is the life of a batch: open the state, lay the
+operators, write the results, collect what the job observed, commit, learn. Until the commit a batch
+can run again with the same results. What people see is made when they ask. ``reworded`` finds the
+error that eddyline meant where Spark has wrapped one.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _disk_error(reason: str, text: str, query: str) -> SourceError:
     where = f"its sink's folder {sink[1]}" if sink else "a disk, such as that of spark.local.dir"
     once = ", and no row is lost or written twice" if sink else ""
     msg = (
-        f"query {query!r} cannot write to {where}: {reason}; make room and start the query again "
+        f"query {query!r} cannot write to {where}: {reason}; free space and start the query again "
         f"with its checkpoint: the batch runs again{once}"
     )
     return SourceError(msg, query=query, folder=sink[1] if sink else None)
@@ -519,7 +519,7 @@ class Run(RunFace):
         )
         if len(inputs) > 1:
             listed = ", ".join(map(repr, inputs))
-            msg = f"several inputs of query {self.name!r} are of {name!r}; name one: {listed}"
+            msg = f"query {self.name!r} reads {name!r} as several inputs; name one: {listed}"
             raise QueryError(msg, name=name, inputs=inputs)
         if not inputs:
             raise QueryError(unknown("input", name, list(keepers)), name=name)

@@ -1,8 +1,8 @@
-"""The face of a query that runs, and what people do with several of them: explain, watch, stop.
+"""Public face of a running query: explain, watch, stop.
 
-``RunFace`` is what a run by itself (``run.Run``) and one of several that run together
-(``shared``) have in common: explanations, decisions, a person's pins, the rows that stay in memory,
-and all names of PySpark's ``StreamingQuery``.
+Functions for several runs are here, too. ``RunFace`` is what a run by itself (``run.Run``) and one
+of several that run together (``shared``) have in common: explanations, decisions, a person's pins,
+the rows that stay in memory, and all names of PySpark's ``StreamingQuery``.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ class RunFace(ABC):
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark says that it is doing."""
+        """Status of the query as Spark tells it."""
         return dict(self.streaming_query.status)
 
     @property

@@ -1,4 +1,6 @@
-"""Queries over the same streams that run together: one shared scan, and a sink for each query.
+"""Queries over the same streams that run together.
+
+They have one shared scan, and a sink for each query.
 
 In: queries that are to be started at once, and a checkpoint. Out: a run for each of them, in one
 pass over the rows where each query means the same as by itself.

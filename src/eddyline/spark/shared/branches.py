@@ -1,9 +1,10 @@
-"""Aggregates over a join that several queries share: operators of each over its own results.
+"""Aggregates over a join that several queries share.
 
-The results of the join are kept while a micro-batch runs, so that its tasks run once. The operators
-of each query that aggregates take its results out of them and put their own aside (``parts``). At
-the end all results stand in one DataFrame: those of the join in a struct for each input, those of a
-query that aggregates in a struct of its own, and ``PLACES``.
+Each query has operators over its own results. The results of the join are kept while a micro-batch
+runs, so that its tasks run once. The operators of each query that aggregates take its results out
+of them and put their own aside (``parts``). At the end all results stand in one DataFrame: those of
+the join in a struct for each input, those of a query that aggregates in a struct of its own, and
+``PLACES``.
 """
 
 from __future__ import annotations

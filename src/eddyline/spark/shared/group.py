@@ -1,4 +1,6 @@
-"""Queries over one stream that run together: one pass over its rows, a sink for each query.
+"""Queries over one stream that run together.
+
+One pass over the rows serves a sink for each query.
 
 In reading order:
 
@@ -466,7 +468,7 @@ class SharedQueries:
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, msgspec.json.format(msgspec.json.encode(self._listed)))
         except OSError as error:
-            msg = f"cannot write {path}: {error}; make room or rights"
+            msg = f"cannot write {path}: {error}; free space, or give write permission"
             raise StateError(msg, path=str(path)) from error
 
     @property

@@ -1,4 +1,4 @@
-"""Joins of several queries that share the exchange and the windows [Babu05 2.3.1].
+"""Joins that share exchange and windows [Babu05 2.3.1].
 
 Queries share if they join the same streams and tables by the same keys. What they call their
 inputs, and in which order they name them, does not count: ``Form`` has the inputs of a query under

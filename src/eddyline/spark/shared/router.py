@@ -1,10 +1,11 @@
-"""The sink router of queries that run together: a sink for each, from one pass over the rows.
+"""Sink router of queries that run together.
 
-A shared scan says of each row which queries it is of (``PLACES``). The router keeps the rows of a
-micro-batch once (``SinkRouter.write``) and gives each sink its own: files that are alike by one job
-(``_write_files``), rows that stay in memory, or are few, out of one table (``_write_together``),
-all else by a job for each sink. Where the driver holds the results, no job runs: each sink takes
-its part of the table (``_write_table``). A query leaves between two micro-batches.
+Each query has a sink, fed by one pass over the rows. A shared scan says of each row which queries
+it is of (``PLACES``). The router keeps the rows of a micro-batch once (``SinkRouter.write``) and
+gives each sink its own: files that are alike by one job (``_write_files``), rows that stay in
+memory, or are few, out of one table (``_write_together``), all else by a job for each sink. Where
+the driver holds the results, no job runs: each sink takes its part of the table (``_write_table``).
+A query leaves between two micro-batches.
 """
 
 from __future__ import annotations

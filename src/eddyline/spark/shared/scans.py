@@ -1,4 +1,4 @@
-"""Shared scans: what one pass over the rows of a stream evaluates for several queries at once.
+"""Shared scans: one pass over a stream for several queries.
 
 A scan is one class, here or in ``joins``, and one line of ``group.SCANS``. Its class methods say
 which queries it takes, which of them may run together, and why the others may not: a query runs
@@ -492,7 +492,7 @@ class Placed(Operator):
 
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
-        """How a table gets the place of each row."""
+        """Step that adds the place of each row to a table."""
         return ArrowStep(self.shape(self._rows), partial(with_places, self._place, PLACES))
 
     def shape(self, df: DataFrame) -> DataFrame:

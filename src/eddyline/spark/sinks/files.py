@@ -1,4 +1,4 @@
-"""Files in one folder, those of a micro-batch with its id in their names.
+"""Files in one folder, named by their micro-batch.
 
 Spark writes them, or Arrow does: in the driver if that holds the rows, or in the tasks that make
 the results. ``parquet_of`` says which files Arrow writes as Spark does.
@@ -352,7 +352,8 @@ def _number_of_files(files: Any) -> int | None:
         return None
     if not str(files).isdecimal() or int(files) < 1:
         msg = (
-            f"option 'files' is the most files of a batch, a whole number from 1 on, got {files!r}"
+            f"option 'files' limits the files of a batch; give a whole number from 1 on, got "
+            f"{files!r}"
         )
         raise OptionError(msg, files=files)
     return int(files)

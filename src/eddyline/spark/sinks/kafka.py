@@ -1,10 +1,10 @@
-"""Results as records of a Kafka topic, each micro-batch once for readers of committed records.
+"""Results as records of a Kafka topic.
 
-The rows of a batch are distributed over a fixed number of tasks by their key, or by their value. So
-a batch that runs again gives each task the same rows. A task writes its rows in one transaction,
-which also commits a marker: offset ``batch + 1`` of a consumer group of the query and the task. A
-task whose marker is there already writes nothing. Kafka ends an open transaction of an earlier
-attempt when the next one begins.
+Readers of committed records see each micro-batch once. The rows of a batch are distributed over a
+fixed number of tasks by their key, or by their value. So a batch that runs again gives each task
+the same rows. A task writes its rows in one transaction, which also commits a marker: offset
+``batch + 1`` of a consumer group of the query and the task. A task whose marker is there already
+writes nothing. Kafka ends an open transaction of an earlier attempt when the next one begins.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ class KafkaSink:
         self.member = ""
         """The same if several queries run together as one query of Spark's."""
         if value not in _VALUES:
-            msg = f"value of the sink is one of {', '.join(_VALUES)}, got {value!r}"
+            msg = f"value of the sink must be one of {', '.join(_VALUES)}, got {value!r}"
             raise OptionError(msg, value=value)
         self.value = value
         if not re.fullmatch(r"[0-9]+", str(tasks)) or int(tasks) < 1:
-            msg = f"tasks of the sink are a number from 1 on, got {tasks!r}"
+            msg = f"tasks of the sink must be a whole number from 1 on, got {tasks!r}"
             raise OptionError(msg, tasks=tasks)
         self.n_tasks = int(tasks)
         timeout_us = micros_in(timeout) if isinstance(timeout, str) else None
         if timeout_us is None or not 1_000_000 <= timeout_us <= 900_000_000:
-            msg = f"timeout of the sink is from 1 second to 15 minutes, got {timeout!r}"
+            msg = f"timeout of the sink must be from 1 second to 15 minutes, got {timeout!r}"
             raise OptionError(msg, timeout=timeout)
         self.timeout_s = timeout_us / 1e6
         self.settings = {str(name): text for name, text in (settings or {}).items()}
@@ -193,7 +193,7 @@ class _Writing:
             msg = (
                 f"Kafka does not take the records of batch {self.batch_id} for topic "
                 f"{self.topic!r}: {reason_in(error)}; start the query again once it does: "
-                f"nothing is lost and no record is there twice"
+                f"no record is lost or written twice"
             )
             raise SourceError(msg, topic=self.topic) from None
         yield pa.RecordBatch.from_pydict({"n_rows": [n_rows]})

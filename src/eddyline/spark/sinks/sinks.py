@@ -1,9 +1,10 @@
-"""Sinks: they take the rows of a run. A sink is one class and one line of ``SINKS``.
+"""Sinks, which take the rows of a run.
 
-``starting`` checks what ``start`` is told of a sink, and also has its name. A sink's ``write`` is
-called once per micro-batch, in order, and again with the same batch id after a failure. What it
-does twice must come to the same as what it does once. Rows stay in memory, are printed, go to a
-function, to files (``files``) or to any data source that Spark can write to.
+A sink is one class and one line of ``SINKS``. ``starting`` checks what ``start`` is told of a sink,
+and also has its name. A sink's ``write`` is called once per micro-batch, in order, and again with
+the same batch id after a failure. What it does twice must come to the same as what it does once.
+Rows stay in memory, are printed, go to a function, to files (``files``) or to any data source that
+Spark can write to.
 """
 
 from __future__ import annotations
@@ -370,8 +371,8 @@ def folder_of(what: str, path: str | Path) -> Path:
     """
     if "://" in str(path):
         msg = (
-            f"the {what} is a folder that the driver has, such as one that is mounted, got the "
-            f"URI {str(path)!r}; give the path of a folder, and as state= a URI that workers reach"
+            f"the {what} must be a folder of the driver, such as a mounted one, got the URI "
+            f"{str(path)!r}; only state= may be a URI, which all workers reach"
         )
         raise OptionError(msg, got=str(path))
     return Path(path if isinstance(path, Path) else checked_text(what, path)).absolute()

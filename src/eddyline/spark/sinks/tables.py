@@ -1,9 +1,9 @@
-"""Sinks that write tables with a log, Delta and Iceberg, without a JVM and exactly once.
+"""Sinks for Delta and Iceberg tables, exactly once.
 
-Tasks write files beside those of the table (``sources.table_files``). The driver commits the files
-of a batch in one transaction, which also says which batch of which query it is. A batch that runs
-again after a crash finds that transaction, and then commits nothing. A commit that meets another
-writer's is tried again on the newer table.
+They need no JVM. Tasks write files beside those of the table (``sources.table_files``). The driver
+commits the files of a batch in one transaction, which also says which batch of which query it is. A
+batch that runs again after a crash finds that transaction, and then commits nothing. A commit that
+meets another writer's is tried again on the newer table.
 
 With ``mode="merge"`` the driver holds the results of a batch, and merges them by their keys.
 """
@@ -303,7 +303,7 @@ class DeltaSink(TableSink):
         parted_by = tuple(metadata.partition_columns)
         if self.partition_by and self.partition_by != parted_by:
             msg = (
-                f"{self.where} is parted by {', '.join(parted_by) or 'no column'}, not by "
+                f"{self.where} is partitioned by {', '.join(parted_by) or 'no column'}, not by "
                 f"{', '.join(self.partition_by)}; leave partition_by= out"
             )
             raise SourceError(msg, partition_by=self.partition_by)
@@ -315,8 +315,8 @@ class DeltaSink(TableSink):
             reasons += [f"{name} of column {field['name']}" for name in rules]
         if reasons and not self.is_merge:
             msg = (
-                f"{self.where} has {reasons[0]}, which this sink does not keep to; write it by a "
-                f"connector of Spark's: start('format', format='delta', path=…), or take it away"
+                f"{self.where} has {reasons[0]}, which this sink does not enforce; remove it, or "
+                f"write with Spark's connector: start('format', format='delta', path=…)"
             )
             raise SourceError(msg, reason=reasons[0])
 
@@ -493,8 +493,8 @@ class IcebergSink(TableSink):
         for name in self.keys:
             if rows[name].null_count:
                 msg = (
-                    f"column {name!r} of the key has NULL, and {self.where} cannot be merged by "
-                    f"it; leave such results out: WHERE {name} IS NOT NULL"
+                    f"key column {name!r} has NULL, so {self.where} cannot be merged; leave such "
+                    f"results out: WHERE {name} IS NOT NULL"
                 )
                 raise SourceError(msg, column=name)
 

@@ -1,8 +1,8 @@
-"""Data sources of Spark's over the sources of ``eddyline.sources``: what runs in Spark's processes.
+"""Spark data sources over ``eddyline.sources``.
 
-Spark keeps the offsets of streams in its checkpoint. It runs readers in Python processes of its
-own, some of which it starts for each batch. So this module keeps no state between them and imports
-little.
+This part runs in Spark's processes. Spark keeps the offsets of streams in its checkpoint. It runs
+readers in Python processes of its own, some of which it starts for each batch. So this module keeps
+no state between them and imports little.
 """
 
 from __future__ import annotations

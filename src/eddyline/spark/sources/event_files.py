@@ -1,4 +1,7 @@
-"""Matches files of events with a rule set: reads them, counts what fires, writes what matched."""
+"""Match of event files against a rule set.
+
+It reads files, counts matches, and writes matched events.
+"""
 
 from __future__ import annotations
 

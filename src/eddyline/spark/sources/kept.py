@@ -1,4 +1,4 @@
-"""What Spark keeps of a source of eddyline: the options of its reader, and offsets.
+"""What Spark keeps of a source: reader options and offsets.
 
 ``data_source`` writes them. Whoever looks at the plan of a stream, or at Spark's log of offsets,
 reads them here.
