@@ -198,8 +198,8 @@ def spark(tmp_path_factory):
     try:
         made = session(
             {
-                # One plan of 1,600 conditions needs 900 MB, and Spark keeps what it knows of the last
-                # thousand plans unless it is told not to.
+                # One plan of 1,600 conditions needs 900 MB, and Spark keeps what it knows of the
+                # last thousand plans unless it is told not to.
                 "spark.driver.memory": "3g",
                 "spark.sql.ui.retainedExecutions": "50",
                 "spark.driver.extraJavaOptions": f"{DEFAULTS['spark.driver.extraJavaOptions']} "

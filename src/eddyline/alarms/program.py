@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.models.solving import where
 from eddyline.models.solving.expressions import (
     MIRRORED,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.data.files import replace_file
-from eddyline.data.gc_pause import collector_paused
+from eddyline.data.memory import collector_paused
 from eddyline.errors import EddylineWarning, OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions, check_names
 from eddyline.query.rules.rule import Rule

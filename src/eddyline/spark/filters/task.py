@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor

@@ -57,9 +57,9 @@ from eddyline.spark.sources.reading import table_of
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid, spark_hashes
 from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes
+from eddyline.state.manifest import note_versions, noted_versions
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.state.run_files import MAPPED
-from eddyline.state.table_versions import note_versions, noted_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,8 +75,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout, JoinInput
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.manifest import StatePlace
-    from eddyline.state.table_versions import Versions
+    from eddyline.state.manifest import StatePlace, Versions
 
 
 HERE = "here"

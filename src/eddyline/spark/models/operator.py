@@ -16,7 +16,7 @@ from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampNTZType
+from pyspark.sql.types import IntegerType, StructField, StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
 from eddyline.errors import NotSupportedError, QueryError
@@ -28,9 +28,11 @@ from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
 from eddyline.models.streams.plan import (
     COMPONENT,
+    MEMBER,
     BucketReport,
     ModelCounts,
     ModelPart,
+    SharedPlan,
     Sketch,
 )
 from eddyline.models.streams.view import ModelView, told_bounds, waiting_rows
@@ -494,3 +496,22 @@ class Arriving:
         keys = map(quoted, self.sources[at].shape.keys)
         own = (f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(at).items())
         return df.selectExpr(f"{at} AS {SIDE}", *keys, *own, *more)
+
+
+class SharedModelOperator(ModelOperator):
+    """Runs a ``SharedModelStep``: ``MEMBER`` says which query a result is of."""
+
+    @cached_property
+    def _schema(self) -> StructType:
+        plan = self.step.plan
+        assert isinstance(plan, SharedPlan)
+        fields = [StructField(MEMBER, IntegerType())]
+        for at, (_, node) in enumerate(plan.members):
+            keys = fields_of(node, lambda each: self._sources[each.at].key_fields)
+            own = schema_of(node.shape, keys, self._sources[0].time_type)
+            fields += [StructField(plan.column(at, each.name), each.dataType) for each in own]
+        return StructType(fields)
+
+    def results(self, found: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned."""
+        return found.drop(REPORT)

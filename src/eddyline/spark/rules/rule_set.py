@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import named_functions

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.arrays import starts_of
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
