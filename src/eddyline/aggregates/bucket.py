@@ -97,7 +97,6 @@ class BucketBatch:
         Raises:
             OSError: files cannot be read or written.
         """
-        started = time.thread_time_ns()
         n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
         for results in self.answers(arrived):
             n_results += results.num_rows
@@ -109,7 +108,6 @@ class BucketBatch:
             0 if arrived is None else len(arrived),
             self._n_read,
             n_results,
-            time.thread_time_ns() - started,
             n_bytes,
         )
         self.report = BucketReport(self.report.bucket, self.after, profile)

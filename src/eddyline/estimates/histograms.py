@@ -354,11 +354,6 @@ class ValueSketch:
     n_none: float = 0.0
 
     @classmethod
-    def empty(cls) -> ValueSketch:
-        """Return the sketch of no segment."""
-        return cls(CoefHistogram.empty(1), CoefHistogram.empty(1))
-
-    @classmethod
     def of(cls, low: Floats, high: Floats) -> ValueSketch:
         """Return the sketch of segments, ``[n]`` each."""
         is_finite = np.isfinite(low) & np.isfinite(high)

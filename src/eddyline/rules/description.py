@@ -65,8 +65,6 @@ def rule_view(
         n_rules=program.n_rules,
         skipped=skipped,
         plan=str(plan),
-        n_accessed=plan.n_accessed,
-        n_blocked=plan.n_blocked,
         is_adaptive=choice.is_adaptive,
         is_measured=choice.is_measured,
         is_statement=plan.is_statement,

@@ -41,12 +41,6 @@ class SelectionCounts:
     n_pairs: int
     """Pairs of row and rule that survived."""
 
-    @classmethod
-    def empty(cls, n_constructs: int) -> Self:
-        """Return the counts of no row."""
-        zeros = np.zeros(n_constructs, dtype=np.int64)
-        return cls(0, zeros, zeros, 0, 0)
-
     def __add__(self, other: SelectionCounts) -> SelectionCounts:
         return SelectionCounts(
             self.n_rows + other.n_rows,

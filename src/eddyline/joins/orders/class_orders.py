@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.data.hashes import add_hash, seeds
-from eddyline.query.attributes import HASH_BITS
+from eddyline.lane.attributes import values_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,14 +40,7 @@ class RowAttribute:
             return rows.codes[self.key].astype(np.float64)
         column = rows.payload[self.name].combine_chunks()
         kind = column.type
-        if _is_text(kind):
-            return _hashed(column.cast(pa.string()))
-        if pa.types.is_date(kind):
-            column = column.cast(pa.int32())
-        if pa.types.is_boolean(kind):
-            column = column.cast(pa.int8())
-        numbers: Floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-        return numbers
+        return values_of(column.cast(pa.string()) if _is_text(kind) else column)
 
     def texts(self, rows: Rows) -> dict[float, str]:
         """Return the start of each distinct text by the number that it has as a value."""
@@ -56,31 +48,11 @@ class RowAttribute:
             return {}
         distinct = rows.payload[self.name].combine_chunks().unique().drop_null().cast(pa.string())
         starts = pc.utf8_slice_codeunits(distinct, 0, SHOWN_CHARS)
-        return dict(zip(_hashes(distinct).tolist(), starts.to_pylist(), strict=True))
+        return dict(zip(values_of(distinct).tolist(), starts.to_pylist(), strict=True))
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _hashes(texts: pa.StringArray) -> Floats:
-    """Return a hash of each text as a number."""
-    hashes = seeds(len(texts))
-    add_hash(hashes, texts)
-    numbers: Floats = (hashes & HASH_BITS).astype(np.float64)
-    return numbers
-
-
-def _hashed(column: pa.StringArray) -> Floats:
-    """Return a hash of each text as a number, nan for NULL; each distinct text is hashed once."""
-    encoded = column.dictionary_encode()
-    if not len(encoded.dictionary):
-        return np.full(len(column), np.nan)
-    places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    numbers: Floats = _hashes(encoded.dictionary)[places]
-    if column.null_count:
-        numbers[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
-    return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -570,7 +570,6 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
                 n_files=len(files),
                 n_buckets=self.n_buckets,
                 fullest=self.fullest,
-                is_adaptive=self.options.adaptive,
                 notes=(self.lane.note,) if self.lane.note else (),
             )
 
