@@ -33,7 +33,7 @@ from eddyline.joins.orders.classes import Readable
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.plan import BatchPlan, JoinProfile
 from eddyline.options import JoinOptions
-from eddyline.query.attributes import candidates
+from eddyline.routing.table import candidates
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows

@@ -13,7 +13,6 @@ the files of all buckets of before (``state_of``).
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar

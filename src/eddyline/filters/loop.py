@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
     from eddyline.filters.executor import ArrowExecutor, BatchOutcome
     from eddyline.options import FilterOptions
-    from eddyline.query.attributes import Attribute
-    from eddyline.routing.table import RouteTable
+    from eddyline.routing.table import Attribute, RouteTable
     from eddyline.runtime.journal import JournalEntry
     from eddyline.runtime.records import OrderRecord
     from eddyline.runtime.route_loop import RouteView

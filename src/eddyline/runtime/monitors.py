@@ -39,7 +39,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range, is_switch
 from eddyline.ordering.protocol import drop_fracs, reach
 from eddyline.registry import unknown
-from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
+from eddyline.stats.profile import BlockEstimates, changed_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from eddyline.runtime.journal import JournalEntry
 from eddyline.stats.profile import AttributeSample, joined
 
 if TYPE_CHECKING:
-    from eddyline.query.attributes import Attribute
     from eddyline.routing.router import Prices
+    from eddyline.routing.table import Attribute
     from eddyline.stats.profile import Order
 
 MAX_ROWS = 5000

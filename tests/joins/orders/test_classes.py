@@ -26,9 +26,8 @@ from eddyline.joins.orders.probe_order import way_filters
 from eddyline.joins.orders.probe_profiling import drop_samples
 from eddyline.joins.plan import JoinProfile, JoinWork
 from eddyline.options import JoinOptions
-from eddyline.query.attributes import candidates
 from eddyline.routing.learning import Cells, Outcomes, greedy_orders
-from eddyline.routing.table import Partition, RouteTable
+from eddyline.routing.table import Partition, RouteTable, candidates
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
 from eddyline.stats.profile import PartnerSample

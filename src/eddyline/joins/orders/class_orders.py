@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eddyline.lane.attributes import values_of
+from eddyline.lane.scan import values_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from eddyline.joins.orders.probe_order import WayFilters
     from eddyline.joins.orders.probe_profiling import DropSample
     from eddyline.joins.plan import JoinProfile, JoinWork
-    from eddyline.query.attributes import Attribute
+    from eddyline.routing.table import Attribute
     from eddyline.runtime.journal import JournalEntry
     from eddyline.stats.profile import Order
 

@@ -42,11 +42,10 @@ from eddyline.query.conditions import (
     necessary_tests,
 )
 from eddyline.sql.analysis import Expression, resolve_columns
-from eddyline.sql.error_free import NoFormError, is_surely_evaluated
+from eddyline.sql.error_free import NoFormError, is_surely_evaluated, needed_columns
 from eddyline.sql.functions import as_call, joined_by, says_collation
 from eddyline.sql.literals import constant_of, scalars_for
 from eddyline.sql.nodes import patterns_of
-from eddyline.sql.null_rejection import needed_columns
 from eddyline.sql.parsing import SparkText, offset_of, refuse, slice_of, tokens_of
 from eddyline.sql.regexes import (
     ANY,

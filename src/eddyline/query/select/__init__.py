@@ -11,7 +11,7 @@ text of its parts) and ``grammar`` (what CQL and ``MODEL`` add to Spark's SELECT
 each clause: ``with_clause``, ``from_clause``, ``conditions`` (WHERE and ON, by the inputs that they
 read), ``time_bounds`` (windows that follow from ON and WHERE), ``groups`` (GROUP BY, HAVING),
 ``over`` and ``model_clause``. Then what is made of them: ``joined`` (joins, one stage after the
-other), ``alternatives`` (EXISTS and IN under OR) and ``sets`` (UNION, EXCEPT, INTERSECT).
+other), ``alternatives`` (EXISTS and IN under OR; UNION, EXCEPT, INTERSECT).
 
 A new clause is a method of ``grammar.CqlText``, a file that reads its tree, and a field of
 ``query.Query``. Imports ``sql/`` and ``query/``.

@@ -18,7 +18,7 @@ from sqlglot import exp
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import UNBOUNDED, WINDOW, Input, Query, SessionWindow, SlideWindow
-from eddyline.query.select.alternatives import alternatives
+from eddyline.query.select.alternatives import RESERVED, Side, alternatives, query_of
 from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import OF_FILTERS, FromReader
 from eddyline.query.select.groups import (
@@ -29,7 +29,6 @@ from eddyline.query.select.groups import (
 )
 from eddyline.query.select.joined import JoinReader, Relation
 from eddyline.query.select.over import OverReader, over_of
-from eddyline.query.select.sets import RESERVED, Side, query_of
 from eddyline.query.select.statement import (
     Exists,
     JoinNames,

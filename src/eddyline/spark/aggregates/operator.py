@@ -60,7 +60,7 @@ from eddyline.aggregates.plan import (
     BucketReport,
     Partials,
 )
-from eddyline.aggregates.slides import Slides
+from eddyline.aggregates.windows import Slides
 from eddyline.data.hashes import KINDS
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET, Reading

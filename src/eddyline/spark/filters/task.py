@@ -21,7 +21,7 @@ from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, FilterState, batch_rows, run_batch
-from eddyline.lane.attributes import values_of
+from eddyline.lane.scan import values_of
 from eddyline.lane.task import FileTask, KeptRows
 from eddyline.runtime.journal import Decisions
 from eddyline.runtime.route_loop import MAX_ROWS
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints, Mask
     from eddyline.filters.executor import BatchOutcome
     from eddyline.options import FilterOptions
-    from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.routing.table import Attribute
 
 MAX_RUNS = 16
 """Runs whose learned state a worker process keeps; the one unused for longest goes first."""
