@@ -430,9 +430,7 @@ def _count(template: Template, counts: Mapping[int, Counts], looked: Looked) -> 
     return base_counts.of(template.ops[looked[0]], *constants)
 
 
-def _in_large_parts(
-    pairs: Iterator[tuple[Indices, Indices]],
-) -> Iterator[tuple[Indices, Indices]]:
+def _in_large_parts(pairs: Iterator[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
     """Yield the same pairs, small parts together: each call costs its own."""
     parts: list[tuple[Indices, Indices]] = []
     for part in pairs:

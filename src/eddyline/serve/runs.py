@@ -47,40 +47,31 @@ class WatchedRun(Protocol):
     @property
     def name(self) -> str:
         """Name of the query."""
-        ...
 
     @property
     def place(self) -> str:
         """What tells it from a run of the same name, such as a folder; empty if there is none."""
-        ...
 
     def is_running(self) -> bool:
         """Tell whether it runs; asked again until it does not."""
-        ...
 
     def error(self) -> Failure | None:
         """Return what a run failed with that has ended."""
-        ...
 
     def records_after(self, batch_id: int) -> Sequence[BatchRecord]:
         """Return the records of the batches after one, the oldest first."""
-        ...
 
     def decisions(self) -> Sequence[JournalEntry]:
         """Return every decision so far, as far as they are kept."""
-        ...
 
     def phases(self) -> Mapping[int, Mapping[str, float]]:
         """Return in what time each part of the newest batches was done (s), by batch and part."""
-        ...
 
     def backlog(self) -> Backlog:
         """Return the input that has arrived and is not processed; asked only of runs that run."""
-        ...
 
     def run_view(self) -> RunView:
         """Return the whole run as values; a costly question, as is that for the backlog."""
-        ...
 
 
 class RunSource(Protocol):
@@ -88,7 +79,6 @@ class RunSource(Protocol):
 
     def runs(self) -> Sequence[WatchedRun]:
         """Return the runs, the same object for the same run; one for each name and place."""
-        ...
 
 
 def key_of(run: WatchedRun) -> str:
@@ -107,19 +97,15 @@ class Steerable(Protocol):
         Raises:
             PlanError: it has none.
         """
-        ...
 
     def pin(self, component: str | None) -> None:
         """Keep the plan in force of a component, or of all."""
-        ...
 
     def adapt(self, component: str | None) -> None:
         """Let plans adapt again."""
-        ...
 
     def properties(self) -> Sequence[Property]:
         """Return the numeric options that a person may change."""
-        ...
 
     def adjust(self, component: str, name: str, value: float) -> None:
         """Give an option another value from the next micro-batch on.
@@ -127,15 +113,12 @@ class Steerable(Protocol):
         Raises:
             OptionError: there is no such option, or the value is out of its range.
         """
-        ...
 
     def stop(self) -> None:
         """Stop the run; a batch that is under way is interrupted."""
-        ...
 
     def rules(self) -> ChangeableRules | None:
         """Return the rules that a person may change; None if it has none."""
-        ...
 
     def change_rules(self, change: RuleChange) -> None:
         """Change its rules from the next micro-batch on.
@@ -143,7 +126,6 @@ class Steerable(Protocol):
         Raises:
             EddylineError: that is not possible; nothing is changed.
         """
-        ...
 
 
 def rules_of(run: object) -> ChangeableRules | None:

@@ -283,9 +283,7 @@ def _versions() -> tuple[str, ...]:
     return version("pysigma"), version("eddyline"), code.hexdigest()
 
 
-def _pipeline(
-    pipeline: Pipeline | Sequence[Pipeline] | None,
-) -> ProcessingPipeline | None:
+def _pipeline(pipeline: Pipeline | Sequence[Pipeline] | None) -> ProcessingPipeline | None:
     """Return all pipelines as one, or None."""
     if pipeline is None:
         return None

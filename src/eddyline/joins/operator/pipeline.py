@@ -140,7 +140,6 @@ class Shortcut(Protocol):
 
         Called once for each position that a pipeline reaches, with the one behind the last window.
         """
-        ...
 
     def joined(
         self, pipeline: str, position: int, joined: Composites, through: Through
@@ -153,7 +152,6 @@ class Shortcut(Protocol):
         Returns:
             The combinations, None if none is left, and the position to go on with.
         """
-        ...
 
 
 class Stage:

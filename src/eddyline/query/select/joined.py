@@ -21,15 +21,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.query.query import (
-    LONGEST,
-    UNBOUNDED,
-    WINDOW,
-    Input,
-    Query,
-    RangeWindow,
-    StayWindow,
-)
+from eddyline.query.query import LONGEST, UNBOUNDED, WINDOW, Input, Query, RangeWindow, StayWindow
 from eddyline.query.select.conditions import JoinConditions
 from eddyline.query.select.statement import (
     Exists,

@@ -30,10 +30,7 @@ from eddyline.query.query import (
     too_long,
 )
 from eddyline.query.select.groups import Aggregation
-from eddyline.query.select.statement import (
-    identifier,
-    outputs_of,
-)
+from eddyline.query.select.statement import identifier, outputs_of
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
 from eddyline.sql.functions import AGGREGATES, WINDOWED

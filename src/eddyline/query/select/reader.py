@@ -21,12 +21,7 @@ from eddyline.query.query import UNBOUNDED, WINDOW, Input, Query, SessionWindow,
 from eddyline.query.select.alternatives import RESERVED, Side, alternatives, query_of
 from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import OF_FILTERS, FromReader
-from eddyline.query.select.groups import (
-    AggregateCalls,
-    GroupReader,
-    aggregation_of,
-    calls_in,
-)
+from eddyline.query.select.groups import AggregateCalls, GroupReader, aggregation_of, calls_in
 from eddyline.query.select.joined import JoinReader, Relation
 from eddyline.query.select.over import OverReader, over_of
 from eddyline.query.select.statement import (

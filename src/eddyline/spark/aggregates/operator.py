@@ -36,13 +36,7 @@ from pyspark.sql.types import (
 )
 
 from eddyline.aggregates.bucket import can_compare
-from eddyline.aggregates.loop import (
-    FEW,
-    MANY,
-    PLANS,
-    AggregateLoop,
-    AggregateView,
-)
+from eddyline.aggregates.loop import FEW, MANY, PLANS, AggregateLoop, AggregateView
 from eddyline.aggregates.plan import (
     COMPONENT,
     FIRST,

@@ -58,11 +58,7 @@ from eddyline.report import joins as words
 from eddyline.report.formatting import one_line, span
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.bucketed import (
-    BucketedOperator,
-    shuffled,
-    state_of,
-)
+from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import BoundJoin, bind_join
 from eddyline.spark.joins.inputs import BatchMode, InputFilter, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF

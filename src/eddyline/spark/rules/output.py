@@ -61,15 +61,12 @@ class Output(Protocol):
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Return the result by tasks that are handed the rows."""
-        ...
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles | DataFrame:
         """Return the result by tasks that read files, which have all rows."""
-        ...
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame | None:
         """Return the result by one statement of Spark's; None if it takes tasks."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
