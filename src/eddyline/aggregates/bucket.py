@@ -13,6 +13,7 @@ the files of all buckets of before (``state_of``).
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -96,6 +97,7 @@ class BucketBatch:
         Raises:
             OSError: files cannot be read or written.
         """
+        started = time.thread_time_ns()
         n_results, n_bytes = 0, 0 if arrived is None else arrived.payload.nbytes
         for results in self.answers(arrived):
             n_results += results.num_rows
@@ -107,6 +109,7 @@ class BucketBatch:
             0 if arrived is None else len(arrived),
             self._n_read,
             n_results,
+            time.thread_time_ns() - started,
             n_bytes,
         )
         self.report = BucketReport(self.report.bucket, self.after, profile)

@@ -199,6 +199,8 @@ class AggregateProfile:
     n_read: int = 0
     """Cells of before that were read."""
     n_results: int = 0
+    work_ns: int = 0
+    """Time in which buckets computed results and kept cells (ns)."""
     n_bytes: int = 0
     """Size of the cells and of the results."""
 

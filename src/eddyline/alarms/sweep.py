@@ -33,8 +33,7 @@ from eddyline.alarms.meeting import (
 )
 from eddyline.alarms.meeting_kernels import MISSED, less, sorted_out
 from eddyline.alarms.plan import TemplatePlan
-from eddyline.alarms.profile import BOUNDS, PAIRS, SOLVED, TESTS, Tally
-from eddyline.alarms.program import slots_in
+from eddyline.alarms.program import BOUNDS, PAIRS, SOLVED, TESTS, Tally, slots_in
 from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.segments import Columns

@@ -34,8 +34,13 @@ from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.routing.router import MIN_REFINEMENT, MIN_ROWS, Prices
 from eddyline.routing.table import MAX_GROUPS
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_loop import MIN_ROWS_PER_PROFILE, OrderLoop, OrderState
-from eddyline.runtime.route_loop import RouteLoop, RoutesState
+from eddyline.runtime.order_loop import (
+    MIN_ROWS_PER_PROFILE,
+    OrderLoop,
+    OrderState,
+    RouteLoop,
+    RoutesState,
+)
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import AttributeSample
 
@@ -49,8 +54,8 @@ if TYPE_CHECKING:
     from eddyline.options import FilterOptions
     from eddyline.routing.table import Attribute, RouteTable
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.order_loop import RouteView
     from eddyline.runtime.records import OrderRecord
-    from eddyline.runtime.route_loop import RouteView
     from eddyline.stats.costs import CostSums
     from eddyline.stats.profile import FilterProfile, Order
 

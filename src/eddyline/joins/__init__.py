@@ -11,7 +11,8 @@ Read in this order:
 3. The choices, each a ``runtime.choice.Choice`` that sees counts and never rows: ``orders/`` ranks
    the probes of a pipeline, ``grid`` cuts rows into buckets, ``tiers`` says which rows leave the
    hot tier, ``leaving`` holds these and drops rows if it may, ``arrival_order`` is what they learn
-   from, ``tables`` is of static tables, and ``caches/`` keeps joined rows.
+   from, ``tables`` is of static tables and of results as products, and ``caches/`` keeps joined
+   rows.
 4. ``view``: the join as it stands, for its manifest and for people.
 
 A new choice is one file here and one line in ``choices`` of ``spark/joins/operator.py``. A new way

@@ -269,10 +269,14 @@ class UseCounts(Counts):
     """Of those, the ones that it had before the batch."""
     n_out: int = 0
     """Combinations that went on behind it."""
+    n_put: int = 0
+    """Joined rows that were put in for keys that it did not have."""
     n_asked: int = 0
     """New rows of which it was asked whether they may use a hit; see ``prefix_invariant``."""
     ns: int = 0
     """Time that it took, with the joins of missing keys (ns)."""
+    miss_ns: int = 0
+    """Of that, the joins of missing keys (ns)."""
 
 
 @dataclass(slots=True)

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
     from eddyline.rules.compile.regions import RegionConstruct
-    from eddyline.rules.plan import SharingPlan
-    from eddyline.rules.profile import SharingProfile
+    from eddyline.rules.plan import SharingPlan, SharingProfile
 
     Rules = Mapping[str, RuleSource]
 

@@ -277,7 +277,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.names import ColumnRef
+    from eddyline.sql.functions import ColumnRef
 
     Names = frozenset[str] | None
     """Columns; None stands for all: there is no row on which it is so."""

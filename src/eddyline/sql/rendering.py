@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr, Token
 
-    from eddyline.sql.names import ColumnRef
+    from eddyline.sql.functions import ColumnRef
 
     NodeRule = Callable[["SqlWriter", Any], str]
 

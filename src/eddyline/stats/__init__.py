@@ -10,5 +10,5 @@ Read ``costs`` (the clock of work, the cost of a call and of a row) and ``profil
 attributes of sampled rows, the sliding window, and the estimates that change detectors watch).
 
 A new statistic of filters is a field of ``FilterProfile`` that ``merge`` adds up. Counts of another
-operator stay in its room, as ``rules.profile`` and ``joins.profile`` do. Imports ``data/`` alone.
+operator stay in its room, as ``rules.plan`` and ``joins.plan`` do. Imports ``data/`` alone.
 """

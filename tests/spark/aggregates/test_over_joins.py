@@ -11,8 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.joins import products
-from eddyline.joins.products import COMBINATIONS, PRODUCTS, WAYS, ProductChoice
+from eddyline.joins import tables
+from eddyline.joins.tables import COMBINATIONS, PRODUCTS, WAYS, ProductChoice
 from eddyline.query.identity import differences
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.joins.join_streams import told, write_batch
@@ -343,7 +343,7 @@ def results_of_joins(request, monkeypatch):
             choice.plan = WAYS[choice.plan == COMBINATIONS]
         return []
 
-    monkeypatch.setattr(products, "COMBINATIONS", PRODUCTS)  # what a choice begins with
+    monkeypatch.setattr(tables, "COMBINATIONS", PRODUCTS)  # what a choice begins with
     monkeypatch.setattr(ProductChoice, "step", turn)
     return came
 

@@ -264,6 +264,7 @@ class CachedProbes:
         counts, rows = self._report.uses[cache], self._stores[cache.store]
         hashes, codes = keys.hashed(cache.store.key)
         while missing.size:
+            started = time.perf_counter_ns()
             fresh, firsts, n_refused = rows.admit(
                 hashes[missing], codes.take(missing, axis=1), self._batch_id
             )
@@ -274,9 +275,11 @@ class CachedProbes:
             seeds = Composites.seeds(keys.joined, firsts, cache.store.key, rows.horizon)
             joined = through(seeds, cache.start, cache.stop)
             if joined is not None:
+                counts.n_put += len(joined)
                 filled = entries[firsts][joined.rows[SEED]]
                 rows.append(filled, *self._columns(rows, joined), joined.starts, joined.ends)
             missing = missing[fresh < 0]
+            counts.miss_ns += time.perf_counter_ns() - started
         return missing
 
     def _unsupported(

@@ -24,7 +24,7 @@ from eddyline.joins.orders.class_orders import ClassOrders
 from eddyline.routing.router import Prices
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.choice import Choice
-from eddyline.runtime.route_loop import RouteLoop
+from eddyline.runtime.order_loop import RouteLoop
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import PartnerSample, joined, side_by_side
 

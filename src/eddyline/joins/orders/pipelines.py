@@ -31,9 +31,8 @@ from eddyline.ordering import policy as find_policy
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
+from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState, RoutesState
 from eddyline.runtime.records import OrderRecord
-from eddyline.runtime.route_loop import RoutesState
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import FilterProfile, merge_tasks
 

@@ -67,8 +67,8 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import Node
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.sql.functions import ColumnRef
     from eddyline.sql.literals import Scalar, SqlConstant
-    from eddyline.sql.names import ColumnRef
     from eddyline.sql.types import SqlType
 
     NodeReader = Callable[["Reading", Any], Node | None]

@@ -33,8 +33,7 @@ from eddyline.rules.match.bitmap_kernels import (
 from eddyline.rules.match.lower_case import as_text, plain
 from eddyline.rules.match.pair_kernels import OPEN, TRUE_NOW, Postings, candidates, decide
 from eddyline.rules.match.residual import ask, no_answers
-from eddyline.rules.plan import SelectionSequence
-from eddyline.rules.profile import AskedProfile, SelectionCounts, SharingProfile
+from eddyline.rules.plan import AskedProfile, SelectionCounts, SelectionSequence, SharingProfile
 from eddyline.stats.costs import CostSums, work_ns
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 The access predicate of a rule is a set of literals of which at least one is true whenever the rule
 is: only rows with such a literal are candidates, and the rarer they are the less the rule costs.
 AND: the set of the rarest part; OR: the union of the parts' sets. Rates of literals are measured on
-sampled rows (``profile``), and guessed before there are any.
+sampled rows (``SharingProfile``), and guessed before there are any.
 
 ``price_ns`` is what a plan costs a row by these rates. Sequences of bitmap blocks, which texts are
 looked at once for each value, and the order of tests of Python are not in it: no rate of a single
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Mask
     from eddyline.rules.compile.formula import Formula
     from eddyline.rules.compile.program import Literals, Program
-    from eddyline.rules.profile import SharingProfile
+    from eddyline.rules.plan import SharingProfile
 
 PAIR_NS = 50.0
 """Time to meet a rule and to decide it for a row (ns), measured on two cores."""

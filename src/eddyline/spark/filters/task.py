@@ -24,7 +24,7 @@ from eddyline.filters.loop import FilterLoop, FilterState, batch_rows, run_batch
 from eddyline.lane.scan import values_of
 from eddyline.lane.task import FileTask, KeptRows
 from eddyline.runtime.journal import Decisions
-from eddyline.runtime.route_loop import MAX_ROWS
+from eddyline.runtime.order_loop import MAX_ROWS
 from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge

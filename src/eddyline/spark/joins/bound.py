@@ -16,7 +16,7 @@ from eddyline.joins.operator.event_time import FOUND
 from eddyline.joins.orders.class_orders import RowAttribute
 from eddyline.joins.orders.classes import Readable
 from eddyline.joins.plan import PartnerPlan, ProductPlan
-from eddyline.joins.products import PRODUCTS
+from eddyline.joins.tables import PRODUCTS
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LAST, LONGEST, PRODUCT, N

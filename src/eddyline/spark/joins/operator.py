@@ -36,9 +36,8 @@ from eddyline.joins.plan import (
     JoinProfile,
     JoinWork,
 )
-from eddyline.joins.products import COMBINATIONS, ProductChoice
-from eddyline.joins.products import WAYS as RESULTS
-from eddyline.joins.tables import WayChoice
+from eddyline.joins.tables import COMBINATIONS, ProductChoice, WayChoice
+from eddyline.joins.tables import WAYS as RESULTS
 from eddyline.joins.view import (
     REFRESHED,
     STATIC,

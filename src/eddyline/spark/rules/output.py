@@ -21,7 +21,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StringType
 
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.plan import SharingProfile
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.rules.task import Keep
 from eddyline.spark.rules.udf import (

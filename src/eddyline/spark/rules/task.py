@@ -24,7 +24,7 @@ from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
 from eddyline.rules.choice import FIRST_ROWS, RuleChoice
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.plan import SharingProfile
 from eddyline.runtime.journal import Decisions, TaskReport
 from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 
