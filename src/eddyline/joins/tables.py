@@ -229,7 +229,7 @@ class DropChoice(AsItStands):
 # fewer than combinations. ``ProductChoice`` compares the numbers of both, which tasks count.
 
 
-COMBINATIONS, PRODUCTS = WAYS = "combinations", "products"
+COMBINATIONS, PRODUCTS = RESULTS = "combinations", "products"
 
 PAYS_ABOVE, ENDS_BELOW = 1.5, 1.1
 """Combinations for each product above which products are made, and below which they are not any
@@ -253,7 +253,7 @@ class ProductChoice(OneOfFew):
     """
 
     component = "products"
-    plans = WAYS
+    plans = RESULTS
     why_unlogged = ""
     cost_unit = "results' worth"
     per = "combination"

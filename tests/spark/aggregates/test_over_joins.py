@@ -12,7 +12,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.joins import tables
-from eddyline.joins.tables import COMBINATIONS, PRODUCTS, WAYS, ProductChoice
+from eddyline.joins.tables import COMBINATIONS, PRODUCTS, RESULTS, ProductChoice
 from eddyline.query.identity import differences
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.joins.join_streams import told, write_batch
@@ -340,7 +340,7 @@ def results_of_joins(request, monkeypatch):
     def turn(choice, counts, batch_id=-1):
         came.append((choice.plan, sum(each.n_products for each in counts)))
         if request.param == "in turns":
-            choice.plan = WAYS[choice.plan == COMBINATIONS]
+            choice.plan = RESULTS[choice.plan == COMBINATIONS]
         return []
 
     monkeypatch.setattr(tables, "COMBINATIONS", PRODUCTS)  # what a choice begins with

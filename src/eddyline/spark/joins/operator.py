@@ -36,8 +36,7 @@ from eddyline.joins.plan import (
     JoinProfile,
     JoinWork,
 )
-from eddyline.joins.tables import COMBINATIONS, ProductChoice, WayChoice
-from eddyline.joins.tables import WAYS as RESULTS
+from eddyline.joins.tables import COMBINATIONS, RESULTS, ProductChoice, WayChoice
 from eddyline.joins.view import (
     REFRESHED,
     STATIC,
