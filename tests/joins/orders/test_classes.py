@@ -19,11 +19,10 @@ from pyarrow import fs
 from eddyline.errors import PlanError, StateError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.pipeline import results
-from eddyline.joins.orders.class_orders import ClassOrders, RowAttribute
 from eddyline.joins.orders.classes import Readable, can_route
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
-from eddyline.joins.orders.probe_profiling import drop_samples
+from eddyline.joins.orders.probe_profiling import ClassOrders, RowAttribute, drop_samples
 from eddyline.joins.plan import JoinProfile, JoinWork
 from eddyline.options import JoinOptions
 from eddyline.routing.learning import Cells, Outcomes, greedy_orders

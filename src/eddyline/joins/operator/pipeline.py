@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import ClassOrders
+    from eddyline.joins.orders.probe_profiling import ClassOrders
     from eddyline.joins.plan import BatchPlan, BucketReport, JoinWork
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile

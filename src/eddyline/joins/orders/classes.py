@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.errors import PlanError
-from eddyline.joins.orders.class_orders import ClassOrders
+from eddyline.joins.orders.probe_profiling import ClassOrders
 from eddyline.routing.router import Prices
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.choice import Choice
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import RowAttribute
     from eddyline.joins.orders.probe_order import WayFilters
-    from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.joins.orders.probe_profiling import DropSample, RowAttribute
     from eddyline.joins.plan import JoinProfile, JoinWork
     from eddyline.routing.table import Attribute
     from eddyline.runtime.journal import JournalEntry

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import ClassOrders
     from eddyline.joins.orders.probe_order import Pair, WayFilters
-    from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.joins.orders.probe_profiling import ClassOrders, DropSample
     from eddyline.joins.plan import JoinProfile
     from eddyline.options import JoinOptions
     from eddyline.runtime.choice import Advice, Situation

@@ -13,8 +13,8 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, Str
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import FOUND
-from eddyline.joins.orders.class_orders import RowAttribute
 from eddyline.joins.orders.classes import Readable
+from eddyline.joins.orders.probe_profiling import RowAttribute
 from eddyline.joins.plan import PartnerPlan, ProductPlan
 from eddyline.joins.tables import PRODUCTS
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
