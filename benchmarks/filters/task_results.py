@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from benchmarks.filters.local_files import run_over_ticks, ticks
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, ratios, spread
+from eddyline.spark import projection
 from eddyline.spark.sinks.files import FileSink
 
 if TYPE_CHECKING:
@@ -44,7 +45,29 @@ QUERIES = {
     ),
 }
 
+COMPUTED = {
+    "computed where": (
+        "SELECT symbol, ts, price * size AS value, price - 30 AS over, direction = 1 AS is_buy, "
+        "CASE WHEN size >= 100 THEN 'large' ELSE 'small' END AS kind "
+        "FROM ticks WHERE dear(price)"
+    ),
+    "computed join": (
+        "SELECT a.symbol, a.ts, a.price - b.price AS change, (a.price + b.price) / 2 AS middle, "
+        "a.size + b.size AS both FROM ticks a [RANGE 0 SECONDS], ticks b [RANGE 50 MILLISECONDS] "
+        "WHERE a.symbol = b.symbol"
+    ),
+    "computed sums": (
+        "SELECT symbol, window.end AS until, sum(price) / count(*) AS mean, "
+        "max(price) - min(price) AS spread "
+        "FROM ticks [RANGE 10 SECONDS SLIDE 1 SECOND] GROUP BY symbol"
+    ),
+}
+"""Queries whose output columns have to be computed."""
+
+QUERIES |= COMPUTED
+
 N_BATCHES = {"where": 10, "over": 10, "join": 3, "filter": 10}
+N_BATCHES |= {"computed where": 10, "computed join": 3, "computed sums": 10}
 """The driver itself answers a join of fewer rows and results."""
 
 ROUNDS = 3
@@ -60,6 +83,13 @@ def conditions(settings: Settings) -> Measurement:
     """A batch whose rows Spark hands over over one in the lane, of an aggregate with FILTER."""
     ways = {name: partial(_run, kind="filter", lane=name) for name in ("off", "auto")}
     return _in_turns(settings, "filter", ways)
+
+
+def computed(settings: Settings, kind: str) -> Measurement:
+    """A batch whose output columns Spark computes over one where Arrow does."""
+    kind = f"computed {kind}"
+    ways = {name: partial(_run, kind=kind, by_spark=name == "spark") for name in ("spark", "arrow")}
+    return _in_turns(settings, kind, ways)
 
 
 def _in_turns(settings: Settings, kind: str, ways: Mapping[str, Way]) -> Measurement:
@@ -85,6 +115,7 @@ def _run(
     *,
     kind: str,
     by_tasks: bool | None = None,
+    by_spark: bool = False,
     lane: str = "auto",
 ) -> tuple[list[float], int]:
     """Run a query over all files; see ``Way``.
@@ -93,14 +124,16 @@ def _run(
         folder: the files; each is a batch.
         kind: of ``QUERIES``.
         by_tasks: whether tasks write the results, or Spark; None: as ever.
+        by_spark: whether Spark computes output columns that are not picked.
         lane: the option.
     """
+    changed: Any = nullcontext()
     if by_tasks is False:
-        by_spark: Any = mock.patch.object(FileSink, "takes_results", return_value=False)
-    else:
-        by_spark = nullcontext()
+        changed = mock.patch.object(FileSink, "takes_results", return_value=False)
+    if by_spark:
+        changed = mock.patch.object(projection, "column_values", return_value=None)
     with (
-        by_spark,
+        changed,
         run_over_ticks(folder, QUERIES[kind], _with_dear, lane=lane) as (run, ms, n_rows),
     ):
         assert by_tasks in (None, run.outlet.by_tasks), "the results were written by others"
@@ -116,4 +149,7 @@ RUNS: Runs = {
     "lane_results_over": partial(results, kind="over"),
     "lane_results_join": partial(results, kind="join"),
     "lane_conditions": conditions,
+    "lane_computed_where": partial(computed, kind="where"),
+    "lane_computed_join": partial(computed, kind="join"),
+    "lane_computed_sums": partial(computed, kind="sums"),
 }

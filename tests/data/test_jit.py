@@ -75,6 +75,39 @@ def test_machine_code_is_kept_and_numba_loaded_by_the_first_call(tmp_path):
     assert run(tmp_path, code) == ["False", "3", "1"]
 
 
+def test_threads_that_need_numba_at_once_get_all_of_it(tmp_path):
+    (tmp_path / "one.py").write_text(
+        "from eddyline.data.jit import compiled\n\n@compiled\ndef one(x):\n    return x + 1\n"
+    )
+    code = """
+        import sys
+        import threading
+        from eddyline.data import jit
+        from one import one
+
+        failed, start = [], threading.Barrier(8)
+
+        def load(number):
+            start.wait()
+            try:
+                if number % 2:
+                    jit.load()
+                else:
+                    one(1)
+            except BaseException as error:
+                failed.append(repr(error))
+
+        sys.setswitchinterval(1e-5)
+        threads = [threading.Thread(target=load, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(len(failed), *failed[:1])
+    """
+    assert run(tmp_path, code) == ["0"]
+
+
 def test_a_kernel_is_compiled_once_for_constants_and_other_numbers(tmp_path):
     (tmp_path / "calls.py").write_text(
         "from eddyline.data.jit import compiled\n\n@compiled\ndef doubled(x):\n    return 2 * x\n"

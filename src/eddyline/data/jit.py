@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+import threading
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +31,21 @@ try:
     import fcntl
 except ImportError:  # Windows has no flock: processes compile beside one another there
     fcntl = None  # type: ignore[assignment]
+
+_importing = threading.Lock()
+
+
+def _numba() -> Any:
+    """Return numba; a thread waits for another one that is importing it.
+
+    Its modules import each other in circles. Python lets threads that import at once pass each
+    other there, and a thread would see half a module.
+    """
+    with _importing:
+        import numba  # noqa: PLC0415 - see above
+        import numba.core.registry  # noqa: PLC0415
+    return numba
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,8 +66,7 @@ class Kernel(Generic[P, R]):
     @cached_property
     def dispatcher(self) -> Any:
         """The function in the form in which numba calls it, from Python and from other kernels."""
-        import numba  # noqa: PLC0415 - see above
-
+        numba = _numba()
         options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
         if self._is_inlined:
             options["forceinline"] = True
@@ -284,7 +299,7 @@ def inlined(function: Callable[P, R]) -> Kernel[P, R]:
 
 def load() -> None:
     """Import numba now, and what it knows of Python and machine, so that no first call need to."""
-    from numba.core.registry import cpu_target  # noqa: PLC0415 - see above
-
-    cpu_target.typing_context.refresh()
-    cpu_target.target_context.refresh()
+    core = _numba().core
+    with core.compiler_lock.global_compiler_lock:  # compiling threads refresh them, too
+        core.registry.cpu_target.typing_context.refresh()
+        core.registry.cpu_target.target_context.refresh()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,6 +27,8 @@ from eddyline.lane.exchange import BLOB_BYTES, HELD_BYTES, binary_of, packed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from eddyline.lane.expressions import Values
+
 Receipt = tuple[bytes, int]
 """A file name or a blob, and its number of rows."""
 
@@ -38,22 +41,34 @@ GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
 
 @dataclass(frozen=True)
 class Picked:
-    """Output columns that are columns of their input, or fields of struct columns."""
+    """Output columns that are picked from the input or computed, without Spark."""
 
-    paths: tuple[tuple[str | int, ...], ...]
-    """Name of the input column, and the place of the field if it is one."""
+    columns: tuple[Values, ...]
+    """What makes each column."""
     schema: pa.Schema
     """The output columns."""
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the output columns of a table."""
         columns = []
-        for (name, *fields), field in zip(self.paths, self.schema, strict=True):
-            column = table[name]
-            if fields:
-                column = pc.struct_field(column, fields)
+        for values, field in zip(self.columns, self.schema, strict=True):
+            column = values.over(table)
             columns.append(column if column.type == field.type else column.cast(field.type))
         return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The rows for which all of some conditions are true."""
+
+    conditions: tuple[Values, ...]
+
+    def __call__(self, table: pa.Table) -> pa.Table:
+        """Return these rows of a table."""
+        truths = [
+            pc.fill_null(condition.over(table), fill_value=False) for condition in self.conditions
+        ]
+        return table.filter(reduce(pc.and_, truths))
 
 
 def with_places(place: str, places: str, table: pa.Table) -> pa.Table:

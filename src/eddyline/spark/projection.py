@@ -1,8 +1,8 @@
 """The output columns of a query, as the last operator of its chain.
 
 A column is SQL, or the answers of a Python function (``called_column``). Where the driver holds the
-rows as an Arrow table, or tasks write their results, columns and fields of columns are picked
-without Spark (``picked_columns``).
+rows as an Arrow table, or tasks write their results, columns are picked and computed without Spark
+(``picked_columns``), as far as Arrow has Spark's answers (``lane.expressions``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not 
 from pyspark.sql.types import BooleanType, StructType
 
 from eddyline.errors import QueryError
+from eddyline.lane.expressions import ARROW_TYPES, ColumnValues, column_values
 from eddyline.lane.results import Picked
 from eddyline.query.predicate_results import truths
 from eddyline.query.result_times import ResultTimes
@@ -26,6 +27,7 @@ from eddyline.spark.analysis import operand, refused, table_schema, unlogged
 from eddyline.spark.arrow_tasks import begin_task
 from eddyline.spark.event_time import ResultClock
 from eddyline.spark.operator import Laid, Operator
+from eddyline.spark.session import is_ansi
 from eddyline.spark.task_results import ArrowStep
 from eddyline.sql.functions import GENERATORS, HIDDEN, NON_DETERMINISTIC, names_among
 from eddyline.sql.parsing import plain_path, quoted
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
 
+    from eddyline.lane.expressions import Values
     from eddyline.query.predicates import FunctionPredicate
     from eddyline.query.steps import ProjectStep
     from eddyline.spark.operator import Batch, Clock, Site
@@ -128,7 +132,7 @@ class ProjectOperator(Operator):
 
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
-        """How columns of the input, or fields of such, are picked; None if one is computed."""
+        """How the columns are made without Spark; None if Spark has to compute one."""
         if self._step.calls:
             return None
         texts, source = self._step.projections, self._source
@@ -169,7 +173,7 @@ def called_column(df: DataFrame, predicate: FunctionPredicate) -> Column:
 
 
 def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) -> Picked | None:
-    """Return how output columns are picked from a table; None if Spark has to compute one.
+    """Return how output columns are made of a table; None if Spark has to compute one.
 
     Args:
         texts: the output columns, as SQL.
@@ -178,16 +182,45 @@ def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) ->
     """
     every = [quoted(each) for each in source.names]
     texts = [each for text in texts for each in (every if text == "*" else [text])]
-    paths = []
+    columns: list[Values] = []
     for text, made in zip(texts, like.schema, strict=True):
         found = _found(plain_path(text), source)
-        if found is None or found[1] != made.dataType:
+        values = computed_values(text, source, made.dataType, like) if found is None else None
+        if found is not None and found[1] == made.dataType:
+            values = ColumnValues(found[0])
+        if values is None:
             return None
-        paths.append(found[0])
+        columns.append(values)
     try:
-        return Picked(tuple(paths), table_schema(like.sparkSession, like.schema))
+        return Picked(tuple(columns), table_schema(like.sparkSession, like.schema))
     except PySparkTypeError:  # Arrow lacks a type
         return None
+
+
+def computed_values(
+    text: str, source: StructType, wanted: DataType, like: DataFrame
+) -> Values | None:
+    """Return what computes SQL of a type over a table; None if Spark has to.
+
+    Args:
+        text: the SQL, perhaps with an alias.
+        source: the columns of the table.
+        wanted: the type that Spark gives it.
+        like: a DataFrame of the session.
+    """
+    types = {field.name: field.dataType.simpleString() for field in source}
+    if len({name.lower() for name in types}) < len(source):
+        return None
+
+    def path_of(names: tuple[str, ...]) -> tuple[str | int, ...] | None:
+        found = _found(names, source)
+        # Text with a collation is compared otherwise, and has another name of its type.
+        return found[0] if found and found[1].simpleString() in ARROW_TYPES else None
+
+    made = column_values(text, types, path_of, ansi=is_ansi(like.sparkSession))
+    if made is None or made[1].text != wanted.simpleString():
+        return None
+    return made[0]
 
 
 def _found(

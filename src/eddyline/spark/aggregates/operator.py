@@ -94,7 +94,7 @@ from eddyline.spark.event_time import ResultClock
 from eddyline.spark.lane import Refused
 from eddyline.spark.operator import UnboundedState
 from eddyline.spark.prepared import Added, Known, Selected
-from eddyline.spark.projection import picked_columns
+from eddyline.spark.projection import computed_values, picked_columns
 from eddyline.spark.relation import LOCAL, instant_of, micros_of, micros_text, time_type
 from eddyline.spark.row_tests import check_settings, row_test
 from eddyline.spark.session import is_ansi
@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from eddyline.aggregates.plan import Lift
+    from eddyline.lane.expressions import Values
     from eddyline.lane.results import Picked
     from eddyline.query.query import AggregateCall, Window
     from eddyline.query.steps import AggregateStep
@@ -303,6 +304,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         start: str | int | None = None,
         has_window: bool = True,
         picked: Picked | None = None,
+        having: Values | None = None,
     ) -> PlainValues:
         """Return how results are made of what tasks return; see ``PlainValues``."""
         values = {
@@ -311,7 +313,7 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
             if each.is_plain
         }
         instant = pa.timestamp("us", None if self.is_local else "UTC") if has_window else None
-        return PlainValues(tuple(kept), values, instant, start, picked)
+        return PlainValues(tuple(kept), values, instant, start, picked, having)
 
     @property
     def placement(self) -> Placement:
@@ -792,15 +794,17 @@ class AggregateOperator(AggregatingOperator):
     @cached_property
     def result_step(self) -> ArrowStep | None:
         """How output columns are made that are groups, values and parts of the window."""
-        drops = self.step.having or self.step.copies
-        if self._tells_old or drops or isinstance(self.window, SessionWindow):
+        if self._tells_old or self.step.copies or isinstance(self.window, SessionWindow):
             return None
-        shape = self.shape(self.rows_shape)
+        shape, having = self.shape(self.rows_shape), None
         picked = picked_columns(self.step.projections, self.plain_fields, shape)
-        if picked is None:
+        if self.step.having:
+            having = computed_values(self.step.having, self.plain_fields, BooleanType(), shape)
+        if picked is None or (self.step.having and having is None):
             return None
         start = None if self._has_no_start else self.window.length
-        return ArrowStep(shape, self.plain_values(self.groups.names, start=start, picked=picked))
+        values = self.plain_values(self.groups.names, start=start, picked=picked, having=having)
+        return ArrowStep(shape, values)
 
     @property
     def _tells_old(self) -> bool:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials
     from eddyline.aggregates.windows import Slides
     from eddyline.data.arrays import Ints, Mask
+    from eddyline.lane.expressions import Values
     from eddyline.lane.results import Picked
     from eddyline.query.query import Window
     from eddyline.spark.aggregates.columns import MaskedColumn
@@ -109,6 +110,8 @@ class PlainValues:
     """The column of the start of a window, or its length (µs); None: windows have no start."""
     picked: Picked | None
     """The output columns of these; None: all."""
+    having: Values | None = None
+    """Whether a result stays; None: all do."""
 
     def __call__(self, found: pa.Table) -> pa.Table:
         """Return the results in what a bucket has answered."""
@@ -118,6 +121,8 @@ class PlainValues:
         if self.instant is not None:
             columns[WINDOW] = self._windows(found)
         table = pa.table(columns)
+        if self.having is not None:
+            table = table.filter(self.having.over(table))
         return table if self.picked is None else self.picked(table)
 
     def _windows(self, found: pa.Table) -> pa.StructArray:

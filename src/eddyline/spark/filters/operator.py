@@ -6,12 +6,15 @@ import threading
 import time
 import uuid
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType
 
 from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
+from eddyline.lane.results import Kept
 from eddyline.lane.scan import is_plain
 from eddyline.options import FilterOptions
 from eddyline.ordering import policy as find_policy
@@ -24,6 +27,8 @@ from eddyline.spark.filters.native_block import NativeBlock
 from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart, PinnedPart
 from eddyline.spark.lane import Lane, Refused, guarded
 from eddyline.spark.operator import PREFIX, Laid, Operator
+from eddyline.spark.projection import computed_values
+from eddyline.spark.task_results import ArrowStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,6 +86,8 @@ class FilterOperator(Operator):
         self.name = f"filter {relation}" if relation else "filter"
         self.guard = guard
         self.notes: dict[str, str] = {}
+        self.rows: DataFrame | None = None
+        """A DataFrame with the columns of its rows, where these are results, for analysis only."""
         self._of = f" of {relation}" if relation else ""
         self._max_handed_over = max_handed_over
         self._run_id = uuid.uuid4().hex
@@ -110,6 +117,8 @@ class FilterOperator(Operator):
         bound = bind_to(site.df, named(step.predicates), options)
         made = cls(bound, options, site.query, relation=relation)
         made.predicates = step.predicates
+        if not site.is_source:
+            made.rows = site.df
         if site.is_source and site.is_alone and site.df.isStreaming:
             made.lane.follow(site.df, asks_files=site.asks_files)
         return made
@@ -240,6 +249,24 @@ class FilterOperator(Operator):
         is_guarded = files is not None and batch.id < 0
         found = guarded(df, laying.df) if is_guarded else laying.df
         return Laid(found, tuple(laying.pending), tasks=laying.tasks)
+
+    @cached_property
+    def arrow_step(self) -> ArrowStep | None:
+        """How results of a join are kept, where Arrow has the answer of each predicate."""
+        (segment, *others), rows = self.bound.segments, self.rows
+        is_sql = not (segment.functions or segment.barrier or self.bound.checks or others)
+        if rows is None or not is_sql or not segment.native or self.guard.marks:
+            return None
+        kept = []
+        for predicate in segment.native:
+            text = predicate.safe_text
+            if self.guard.rows:
+                text = f"NOT ({self.guard.rows}) OR ({text}\n)"
+            condition = computed_values(text, rows.schema, BooleanType(), rows)
+            if condition is None:
+                return None
+            kept.append(condition)
+        return ArrowStep(rows, Kept(tuple(kept)))
 
     def learn(self, observed: Sequence[Observed], batch: Batch) -> list[JournalEntry]:
         """Take in outcome codes and the reports of tasks."""

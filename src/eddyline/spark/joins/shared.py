@@ -237,4 +237,5 @@ def member_filter(step: MemberFilterStep, site: Site) -> FilterOperator:
     guard = Guard(f"{MEMBER} = {step.number}")
     made = FilterOperator(bound, options, step.query, relation=step.query, guard=guard)
     made.keeps_few = True
+    made.rows = site.df
     return made

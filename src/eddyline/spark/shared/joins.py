@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from eddyline.aggregates.functions import AGGREGATES
 from eddyline.errors import EddylineError
@@ -52,6 +53,7 @@ from eddyline.spark.joins.source import facts_of
 from eddyline.spark.operator import Laid, LaidOut, Operator, Site
 from eddyline.spark.operators import laid_out, operators_of
 from eddyline.spark.parts import Part, Trunk
+from eddyline.spark.projection import computed_values
 from eddyline.spark.shared.scans import PLACES, Placed, SharedScan
 from eddyline.sql.functions import NON_DETERMINISTIC, READ_BY, names_among
 from eddyline.sql.parsing import comparable, quoted
@@ -298,11 +300,12 @@ class SharedJoins(SharedScan):
     @staticmethod
     def why_dear(query: Query) -> str:
         """Return why sharing costs more than it saves: results of all go through Spark then."""
-        form = form_of(query)
-        what = (
-            "it aggregates" if form.aggregates else "it has conditions on" if form.residual else ""
-        )
-        return what and f"{what} joined rows, which takes longer shared; shared='all' asks for it"
+        form, what = form_of(query), ""
+        if form.aggregates:
+            what = "it aggregates joined rows"
+        elif not _are_kept_by_arrow(form, query):
+            what = "Spark evaluates its conditions on joined rows"
+        return what and f"{what}, which takes longer shared; shared='all' asks for it"
 
     @staticmethod
     def fit(queries: Sequence[Query]) -> bool:
@@ -382,6 +385,19 @@ class SharedJoins(SharedScan):
         """Let queries go: nothing is joined for them any more, and windows stay as they are."""
         if self._operator is not None:
             self._operator.remove(names)
+
+
+def _are_kept_by_arrow(form: Form, query: Query) -> bool:
+    """Return whether the conditions on the results of a query need no Spark."""
+    dfs = {each.name: query.relations[form.stream(each.name)].df for each in form.join.joined}
+    rows = StructType([StructField(name, df.schema) for name, df in dfs.items()])
+    like = next(iter(dfs.values()))
+    return all(
+        computed_values(predicate.text, rows, BooleanType(), like) is not None
+        for step in form.residual
+        for predicate in step.predicates
+        if isinstance(predicate, SqlPredicate)
+    )
 
 
 def _why_not_its_rows(form: Form) -> str:
