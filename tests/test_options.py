@@ -21,7 +21,7 @@ from eddyline.options import (
     adaptation_is_off,
 )
 from eddyline.rules import choice as rules
-from eddyline.rules.profile import MAX_SAMPLED
+from eddyline.rules.plan import MAX_SAMPLED
 from eddyline.runtime.monitors import monitor as find_monitor
 from eddyline.runtime.order_loop import MIN_FILL, WARMUP_PROB, WINDOW_ROWS
 from eddyline.spark.filters.operator import READ_SAMPLE_ROWS

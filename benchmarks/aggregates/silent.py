@@ -26,7 +26,7 @@ from eddyline.aggregates.bucket import BucketBatch
 from eddyline.aggregates.cells import CHECK, CODE
 from eddyline.aggregates.changes import ChangeBatch
 from eddyline.aggregates.plan import AggregatePlan, BucketState, Partials
-from eddyline.aggregates.sessions import SessionBatch
+from eddyline.aggregates.windows import SessionBatch
 from eddyline.data.arrays import Ints
 from eddyline.query.query import Emits, SessionWindow, UnboundedWindow, Window
 from eddyline.state.manifest import StatePlace

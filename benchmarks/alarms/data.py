@@ -9,8 +9,7 @@ import numpy as np
 from benchmarks.models.data import SECOND_US
 from eddyline.alarms.alarm_set import read_alarm
 from eddyline.alarms.plan import AlarmPlan, TemplatePlan
-from eddyline.alarms.profile import Tally
-from eddyline.alarms.program import AlarmProgram, program_of
+from eddyline.alarms.program import AlarmProgram, Tally, program_of
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.arrays import Floats
 from eddyline.models.segments import Segments

@@ -9,8 +9,7 @@ import numpy as np
 
 from benchmarks.alarms.data import swept
 from eddyline.alarms.plan import AlarmPlan
-from eddyline.alarms.profile import AlarmProfile, Tally
-from eddyline.alarms.program import AlarmProgram
+from eddyline.alarms.program import AlarmProfile, AlarmProgram, Tally
 from eddyline.alarms.ranges import Observing
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.models.segments import Segments

@@ -35,8 +35,7 @@ from benchmarks.filters.simulated_loop import BATCH_ROWS
 from eddyline.change.protocol import DetectorBank, DetectorOptions
 from eddyline.change.protocol import advance as advance_bank
 from eddyline.data.arrays import Bytes, Floats, Int32s, Ints, Mask
-from eddyline.stats.block_counts import changed_prefixes
-from eddyline.stats.profile import Order
+from eddyline.stats.profile import Order, changed_prefixes
 
 HYSTERESIS = 0.9
 """The thesis' alpha, for both."""

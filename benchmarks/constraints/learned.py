@@ -38,7 +38,7 @@ from eddyline.joins.leaving import MonitorBudget
 from eddyline.joins.operator.bucket import BucketBatch
 from eddyline.joins.orders.pipelines import written_orders
 from eddyline.joins.plan import CLOSED, MATCHED, PASSED, BatchPlan, BucketReport, merged_counts
-from eddyline.joins.tiers import DoneChoice, TierChoice
+from eddyline.joins.tiers import DoneChoice, TierChoice, plain_tiers
 from eddyline.joins.view import JoinPart
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.grid import Grid
@@ -262,7 +262,7 @@ def compared(
         "n_results": on.n_results,
         "n_found_cold": on.n_cold_found,
         "plan": {
-            **on.tiers.plain(),
+            **plain_tiers(on.tiers.spans),
             "leaving": {rule: sorted(loop.leaving) for rule, loop in on.done.items()},
         },
         "oldest_us": off.oldest,

@@ -33,6 +33,7 @@ from benchmarks.constraints.learned import (
 )
 from benchmarks.harness.scenario import Measurement, Runs, Settings
 from eddyline.data.arrays import Ints
+from eddyline.joins.tiers import plain_tiers
 
 BATCH = 4_000
 """Arrivals in a batch: a block of which the source tells what was lost."""
@@ -191,7 +192,7 @@ def varying(settings: Settings, kind: str) -> Measurement:
     shares = np.array(on.cold)[found > 0] / found[found > 0]
     note = (
         f"{int((shares > 0).sum())} of {shares.size} blocks found any cold, {sum(on.cold):,} pairs "
-        f"of {on.n_results:,} results; {'; '.join(on.tiers.plain().values())}"
+        f"of {on.n_results:,} results; {'; '.join(plain_tiers(on.tiers.spans).values())}"
     )
     return Measurement(float(shares.max()), note, {"shares": shares.tolist()})
 

@@ -19,8 +19,8 @@ from eddyline.data.outcomes import sampled_rows, seed_of
 from eddyline.filters.executor import ArrowExecutor, Sample
 from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions
-from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
+from eddyline.routing.table import Attribute
 from eddyline.stats.profile import Order
 from eddyline.testing.reference_orders import cheapest_order
 

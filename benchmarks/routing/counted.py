@@ -36,9 +36,8 @@ from benchmarks.harness.scenario import Measurement, Runs, Settings
 from benchmarks.harness.statistics import median, spread
 from benchmarks.workloads import skewed_partitions_v1
 from eddyline.data.arrays import Floats, Mask
-from eddyline.query.attributes import Attribute
 from eddyline.routing.learning import count, gains
-from eddyline.routing.table import Partition, choose_partition
+from eddyline.routing.table import Attribute, Partition, choose_partition
 
 JOIN_NS = 10_000.0
 """Declared cost of one evaluation: a look-up of a key."""

@@ -28,12 +28,12 @@ from benchmarks.routing.counted import JOIN_NS, PAPER_ROWS, SIZES, ceiling
 from eddyline.data.arrays import Ints
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.bucket import BucketBatch
-from eddyline.joins.orders.class_orders import ClassOrders, RowAttribute
 from eddyline.joins.orders.classes import Readable
 from eddyline.joins.orders.pipelines import JoinLoop
+from eddyline.joins.orders.probe_profiling import ClassOrders, RowAttribute
 from eddyline.joins.plan import BatchPlan, JoinProfile
 from eddyline.options import JoinOptions
-from eddyline.query.attributes import candidates
+from eddyline.routing.table import candidates
 from eddyline.state.bucket_state import BucketState
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows

@@ -39,7 +39,7 @@ from eddyline.options import SharingOptions
 from eddyline.query.rules.sources import rule_source
 from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.plan import SharingProfile
 from eddyline.runtime.journal import TaskReport
 from eddyline.spark.rules.rule_set import RuleSet
 from eddyline.spark.rules.task import RuleTask

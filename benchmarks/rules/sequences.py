@@ -11,10 +11,9 @@ import numpy as np
 
 from eddyline.data.arrays import Int32s
 from eddyline.rules.compile.bitmap_block import BitmapBlock
-from eddyline.rules.plan import SelectionSequence
+from eddyline.rules.plan import SelectionCounts, SelectionSequence
 from eddyline.rules.planning.planner import LEARNERS
 from eddyline.rules.planning.sequence_learning import RearrangementMonitor, RegionSample
-from eddyline.rules.profile import SelectionCounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from eddyline.query.predicates import predicate, sql_predicate
 
 if TYPE_CHECKING:
     from eddyline import models, sigma
-    from eddyline.aggregates.user import Aggregate
+    from eddyline.aggregates.functions import Aggregate
     from eddyline.alarms.alarm_set import AlarmSet
     from eddyline.change import detector, detector_bank
     from eddyline.query.rules.rule import Rule
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _ON_USE = {
-    "Aggregate": "eddyline.aggregates.user",
+    "Aggregate": "eddyline.aggregates.functions",
     "AlarmSet": "eddyline.alarms.alarm_set",
     "Engine": "eddyline.spark.engine",
     "Rule": "eddyline.query.rules.rule",

@@ -138,8 +138,8 @@ def serve(
     values: Annotated[bool, typer.Option(help=VALUES_HELP)] = False,
 ) -> None:
     """Serve a page of queries of other processes and of the past, from files, until Ctrl-C."""
+    from eddyline.serve.runs import StoredRuns  # noqa: PLC0415
     from eddyline.serve.server import serve as serve_runs  # noqa: PLC0415 - Starlette is an extra
-    from eddyline.serve.stored import StoredRuns  # noqa: PLC0415
 
     runs = StoredRuns(checkpoints)
     with serve_runs(runs, port=port, host=host, token=token, values=values) as page:

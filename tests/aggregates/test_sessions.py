@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import CHECK, CODE
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, BucketState, Partials
-from eddyline.aggregates.sessions import SessionBatch
+from eddyline.aggregates.windows import SessionBatch
 from eddyline.query.query import SessionWindow
 from eddyline.state.rows import ALWAYS, Rows
 from tests.aggregates.slow import place_in

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from eddyline.aggregates.bucket import state_of
 from eddyline.aggregates.cells import coarser, group_bounds
 from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials, Share
-from eddyline.aggregates.slides import SlideBatch
+from eddyline.aggregates.windows import SlideBatch
 from eddyline.query.query import SlideWindow
 from eddyline.state.rows import ALWAYS, Rows
 from tests.aggregates.slow import place_in

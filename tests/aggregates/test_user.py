@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.aggregates.user import Aggregate, UserMonoid
+from eddyline.aggregates.functions import Aggregate, UserMonoid
 from eddyline.errors import OptionError, PlanError
 from tests.aggregates.slow import by_range, cuts, ranges, sliced
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eddyline.alarms.meeting import witnesses
 from eddyline.alarms.plan import SHARINGS, TemplatePlan
-from eddyline.alarms.profile import AlarmProfile
+from eddyline.alarms.program import AlarmProfile
 from eddyline.models.segments import Keyed
 from eddyline.models.steps import Changes, result_table
 from tests.alarms.alone import alone, ranges_of, together

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from eddyline.change import DETECTORS, beta_fit, detector_bank, options_of
+from eddyline.change import DETECTORS, beta_cusum, detector_bank, options_of
 from eddyline.change.protocol import Detector, advance
 from eddyline.errors import QueryError
 from tests.examples import examples
@@ -196,11 +196,11 @@ def test_special_functions_of_the_kernels_are_scipys():
         ("digamma", special.digamma(x)),
         ("trigamma", special.polygamma(1, x)),
     ):
-        got = np.vectorize(getattr(beta_fit, kernel))(x)
+        got = np.vectorize(getattr(beta_cusum, kernel))(x)
         np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-14)
     a, b = np.meshgrid(x[x < 1e3], x[x < 1e3])
     np.testing.assert_allclose(
-        np.vectorize(beta_fit.log_beta)(a, b), special.betaln(a, b), rtol=1e-11, atol=1e-11
+        np.vectorize(beta_cusum.log_beta)(a, b), special.betaln(a, b), rtol=1e-11, atol=1e-11
     )
 
 
@@ -210,5 +210,5 @@ def test_log_beta_of_whole_numbers_is_exact(m, n):
     """Where scipy's loses digits, because the parameters are far apart."""
     inverse = Fraction(prod(range(n, n + m)), factorial(m - 1))
     exact = log(inverse.denominator) - log(inverse.numerator)
-    assert beta_fit.log_beta(float(m), float(n)) == pytest.approx(exact, rel=1e-14, abs=1e-14)
-    assert beta_fit.log_beta(float(n), float(m)) == pytest.approx(exact, rel=1e-14, abs=1e-14)
+    assert beta_cusum.log_beta(float(m), float(n)) == pytest.approx(exact, rel=1e-14, abs=1e-14)
+    assert beta_cusum.log_beta(float(n), float(m)) == pytest.approx(exact, rel=1e-14, abs=1e-14)

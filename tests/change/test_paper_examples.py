@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eddyline.change import detector, detector_bank
-from eddyline.change.beta_fit import beta_of_moments, fit_one, log_likelihood
+from eddyline.change.beta_cusum import beta_of_moments, fit_one, log_likelihood
 from eddyline.change.meta import kuiper
 from eddyline.change.protocol import Detector
 from eddyline.change.scalar import LoopBank, ScalarDetector, ScalarOptions

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eddyline.errors import StateError
 from eddyline.estimates import filters
 from eddyline.estimates.histograms import MAX_CELLS, CoefHistogram, ValueSketch
-from eddyline.estimates.results import share_of_pairs
+from eddyline.estimates.plans import share_of_pairs
 from eddyline.models.solving import polynomials
 
 N = 4_000

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eddyline.estimates import filters, plans, results
+from eddyline.estimates import filters, plans
 from eddyline.estimates.filters import Estimate, Times, below, bernstein, pairs_below
 from eddyline.estimates.histograms import CoefHistogram
-from eddyline.estimates.plans import Accuracy, Node
-from eddyline.estimates.results import overlaps, share_of_pairs
+from eddyline.estimates.plans import Accuracy, Node, overlaps, share_of_pairs
 from eddyline.models.solving.polynomials import evaluate, shifted
 
 ROOT = Node(0.0)
@@ -131,23 +130,23 @@ def test_5_9_rate_of_a_join():
         1.0
     )  # pieces, however long
     assert [overlaps(10, 7, is_aligned=False), overlaps(3, 20, is_aligned=False)] == [16, 22]
-    assert results.n_sums(17, 2, is_aligned=False) == 16
-    assert results.n_sums(20, 2, is_aligned=True) == 10
+    assert plans.n_sums(17, 2, is_aligned=False) == 16
+    assert plans.n_sums(20, 2, is_aligned=True) == 10
 
 
 def test_5_10_share_of_a_maximum():
     own = cells((6, [(20, 30)], 10), size=1)
     other = cells((5, [(0, 10)], 10), (3, [(10, 20)], 10), (2, [(20, 30)], 10), size=1)
-    assert 6 * results.share_of_maximum([own, other], 0) == pytest.approx(6 * 0.9)
+    assert 6 * plans.share_of_maximum([own, other], 0) == pytest.approx(6 * 0.9)
     third = cells((5, [(0, 10)], 10), (5, [(50, 60)], 10), size=1)
-    found = results.share_of_maximum([own, other, third], 0)
+    found = plans.share_of_maximum([own, other, third], 0)
     assert found == pytest.approx(0.9 * 0.5)
     alike = [cells((10, [(0, 1)], 10), size=1)] * 5
-    assert results.share_of_maximum(alike, 0) == pytest.approx(0.2, abs=0.01)
+    assert plans.share_of_maximum(alike, 0) == pytest.approx(0.2, abs=0.01)
 
 
 def test_5_11_maximum_of_a_window():
-    assert [results.stays_constant(n) for n in (2, 3, 6)] == pytest.approx([1 / 3, 0.5, 5 / 7])
+    assert [plans.stays_constant(n) for n in (2, 3, 6)] == pytest.approx([1 / 3, 0.5, 5 / 7])
 
 
 def covered(upstream, cover, gives, compensations):

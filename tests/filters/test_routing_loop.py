@@ -16,9 +16,8 @@ from eddyline.data.outcomes import pack, unpack
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, run_batch
 from eddyline.options import FilterOptions
-from eddyline.query.attributes import Attribute
 from eddyline.query.predicates import predicate
-from eddyline.routing.table import Partition, RouteTable
+from eddyline.routing.table import Attribute, Partition, RouteTable
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import AttributeSample, FilterProfile, merge_tasks
 from tests.filters.world import loop_of

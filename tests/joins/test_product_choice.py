@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from eddyline.joins.plan import ProductCounts
-from eddyline.joins.products import COMBINATIONS, LEAST, PRODUCTS, ProductChoice
+from eddyline.joins.tables import COMBINATIONS, LEAST, PRODUCTS, ProductChoice
 
 
 def step(choice, n_combinations, n_products, batch_id=3):

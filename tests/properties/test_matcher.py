@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan import BitmapBlockPlan, PythonOrder, SharingPlan
+from eddyline.rules.plan import BitmapBlockPlan, PythonOrder, SharingPlan, SharingProfile
 from eddyline.rules.planning.access_predicates import can_access, cheapest_access_predicate, plan_of
 from eddyline.rules.planning.python_order import python_orders
-from eddyline.rules.profile import SharingProfile
 from tests.examples import examples
 from tests.oracles import rule_strategies
 from tests.oracles import rules as reference_rules

@@ -16,7 +16,7 @@ from eddyline.data.arrays import pack
 from eddyline.errors import StateError
 from eddyline.filters.loop import FilterLoop
 from eddyline.options import FilterOptions
-from eddyline.query.attributes import Attribute
+from eddyline.routing.table import Attribute
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile
 

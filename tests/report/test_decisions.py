@@ -338,7 +338,7 @@ def test_a_position_that_is_none_of_the_order_has_no_rivals(position):
 def view():
     profile = AggregateProfile(10, 5, 0, 7, 0)
     plain = ("busy", ("NOW",), ("k",), ("COUNT(*)", "AVG(v)"), "early", profile, profile)
-    return AggregateView(*plain, 0, 0, 0, 0, 1, 1.0, is_adaptive=True)
+    return AggregateView(*plain, 0, 0, 0, 0, 1, 1.0)
 
 
 def test_a_decision_says_what_its_plans_mean():

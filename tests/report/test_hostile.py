@@ -16,8 +16,8 @@ from eddyline.report.sections import Facts, Figure, Items, Table, Text, sections
 from eddyline.report.terminal import batch_line, explain
 from eddyline.rules.view import NativeView, RuleRecord
 from eddyline.runtime.journal import JournalEntry
+from eddyline.runtime.order_loop import RouteView
 from eddyline.runtime.records import BatchRecord
-from eddyline.runtime.route_loop import RouteView
 from tests.report.fakes import a_block, a_join_run, a_join_view, a_run, a_view, run_of
 from tests.report.pages import EVIL, check_harmless, elements_of, figures_of, page_of
 from tests.report.test_rules import a_rule_view

@@ -167,7 +167,6 @@ def test_blocks_name_their_regions():
     texts = {f"r{i}": f"a > {5 * i} AND a <= {5 * i + 400} AND b < {0.1 * i}" for i in range(8)}
     loop = a_loop(texts=texts, method="blocks", sequence="hybrid")
     view = rule_view("blocks", loop)
-    assert view.n_blocked == 8
     (block,) = view.blocks
     assert block.is_learned
     assert set(block.sequence[0].split(", ")) == {"`a`", "`b`"}

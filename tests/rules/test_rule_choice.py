@@ -13,8 +13,8 @@ from eddyline.query.conditions import And, Compare, Operand, Rule
 from eddyline.rules.choice import FIRST_ROWS, MAX_PARTS, RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.plan import MAX_SAMPLED, SharingProfile
 from eddyline.rules.planning.access_predicates import MIN_ROWS, plan_of
-from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
 from eddyline.sql.types import INT
 
 A, B = (Operand(f"`{name}`", INT, (name,)) for name in "ab")

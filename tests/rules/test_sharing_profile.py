@@ -14,8 +14,8 @@ from eddyline.query.conditions import And, Compare, FunctionTest, Operand, Rule,
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.plan import MAX_SAMPLED, SharingProfile
 from eddyline.rules.planning.access_predicates import plan_of
-from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
 from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 

@@ -14,8 +14,7 @@ import pytest
 import eddyline as el
 from eddyline.serve.graph import graph_of
 from eddyline.serve.guard import Guard
-from eddyline.serve.runs import key_of
-from eddyline.serve.stored import StoredRuns
+from eddyline.serve.runs import StoredRuns, key_of
 from eddyline.spark.run.live import LiveRun, runs_of
 from tests.serve.fakes import TOKEN
 

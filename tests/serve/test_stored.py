@@ -15,10 +15,9 @@ from eddyline.report.stored import save_view
 from eddyline.runtime.checkpoint import JOURNAL, OWN, PROGRESS, VIEW
 from eddyline.runtime.journal import Journal
 from eddyline.runtime.records import Progress
-from eddyline.serve import stored
+from eddyline.serve import runs as stored
 from eddyline.serve.graph import graph_of
-from eddyline.serve.runs import key_of
-from eddyline.serve.stored import StoredRuns
+from eddyline.serve.runs import StoredRuns, key_of
 from tests.report.fakes import NODES, a_join_run, a_run
 from tests.serve.fakes import TOKEN
 from tests.serve.test_server import get

@@ -11,7 +11,7 @@ import pytest
 import eddyline as el
 from eddyline.errors import OptionError, QueryError, StateError
 from eddyline.runtime.checkpoint import OWN
-from eddyline.serve import stored
+from eddyline.serve import runs as stored
 from eddyline.spark import system
 from eddyline.spark.system import Feed
 from tests.report.fakes import a_run

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eddyline.sql.analysis import Expression
-from eddyline.sql.null_rejection import needed_columns
+from eddyline.sql.error_free import needed_columns
 
 COLUMNS = {"a": "int", "b": "int", "c": "int", "s": "string", "p": "boolean", "q": "boolean"}
 

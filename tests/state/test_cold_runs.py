@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from eddyline.state.cold_runs import ColdTier, cooled
-from eddyline.state.key_filters import AskedKeys, KeyFilter
+from eddyline.state.cold_runs import AskedKeys, ColdTier, KeyFilter, cooled
 from eddyline.state.rows import Rows, SortedRun
 from eddyline.state.run_files import ReadFiles, RunFile
 from eddyline.state.run_index import hashes_of

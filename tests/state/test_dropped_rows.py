@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyarrow import fs
 
 from eddyline.state import dropped_rows
+from eddyline.state.cold_runs import AskedKeys
 from eddyline.state.dropped_rows import MOST_SLICES, DroppedKeys, DroppedRows, Slice, alive, kept
-from eddyline.state.key_filters import AskedKeys
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
 from eddyline.state.run_index import hashes_of
 

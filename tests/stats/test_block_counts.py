@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
+from eddyline.stats.profile import BlockEstimates, changed_prefixes
 
 ROWS = ["0000", "0010", "0000", "0111", "1000", "0010", "1101", "0111"]
 T7 = np.array([[bit == "1" for bit in row] for row in ROWS])

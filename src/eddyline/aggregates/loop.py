@@ -260,5 +260,4 @@ class AggregateView:
     n_buckets: int
     fullest: float
     """New cells of the fullest bucket by those of the mean one; nan if there were none."""
-    is_adaptive: bool
     notes: tuple[str, ...] = ()

@@ -17,8 +17,8 @@ from msgspec import Struct
 from msgspec import field as struct_field
 
 from eddyline.aggregates.cells import Span
+from eddyline.aggregates.functions import UserMonoid
 from eddyline.aggregates.monoids import MONOIDS
-from eddyline.aggregates.user import UserMonoid
 from eddyline.data.arrays import whole
 from eddyline.state.manifest import StatePart
 from eddyline.state.run_files import RunFile

@@ -34,8 +34,7 @@ from eddyline.alarms.plan import (
     shares_of,
     sharings_of,
 )
-from eddyline.alarms.profile import KINDS, AlarmProfile, aged
-from eddyline.alarms.program import slots_in
+from eddyline.alarms.program import KINDS, AlarmProfile, aged, slots_in
 from eddyline.errors import StateError
 from eddyline.estimates import filters
 from eddyline.estimates.filters import Estimate
@@ -53,8 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eddyline.alarms.plan import AlarmPlan
-    from eddyline.alarms.profile import TemplateCounts
-    from eddyline.alarms.program import AlarmProgram, Template
+    from eddyline.alarms.program import AlarmProgram, Template, TemplateCounts
     from eddyline.data.arrays import Floats
     from eddyline.estimates.filters import Times
     from eddyline.models.solving.expressions import Comparison

@@ -35,8 +35,7 @@ from eddyline.alarms.meeting_kernels import (
     places,
     spans,
 )
-from eddyline.alarms.profile import BOUNDS
-from eddyline.alarms.program import slots_in
+from eddyline.alarms.program import BOUNDS, slots_in
 from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.solving.expressions import (
@@ -56,8 +55,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from eddyline.alarms.meeting_kernels import States
-    from eddyline.alarms.profile import Tally
-    from eddyline.alarms.program import Template
+    from eddyline.alarms.program import Tally, Template
     from eddyline.data.arrays import Floats, Indices, Ints, Mask
     from eddyline.models.segments import Segments
     from eddyline.models.solving.expressions import Expression

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from eddyline.alarms.meeting import bounds_of, covered
 from eddyline.alarms.plan import TemplatePlan
-from eddyline.alarms.profile import AlarmProfile, Tally, TemplateCounts
-from eddyline.alarms.program import slots_in
+from eddyline.alarms.program import AlarmProfile, Tally, TemplateCounts, slots_in
 from eddyline.alarms.sweep import Found, Sweep
 from eddyline.data.arrays import distinct
 from eddyline.estimates.histograms import CoefHistogram, ValueSketch

@@ -33,8 +33,7 @@ from eddyline.alarms.meeting import (
 )
 from eddyline.alarms.meeting_kernels import MISSED, less, sorted_out
 from eddyline.alarms.plan import TemplatePlan
-from eddyline.alarms.profile import BOUNDS, PAIRS, SOLVED, TESTS, Tally
-from eddyline.alarms.program import slots_in
+from eddyline.alarms.program import BOUNDS, PAIRS, SOLVED, TESTS, Tally, slots_in
 from eddyline.data.arrays import distinct
 from eddyline.models import timeline
 from eddyline.models.segments import Columns
@@ -430,9 +429,7 @@ def _count(template: Template, counts: Mapping[int, Counts], looked: Looked) -> 
     return base_counts.of(template.ops[looked[0]], *constants)
 
 
-def _in_large_parts(
-    pairs: Iterator[tuple[Indices, Indices]],
-) -> Iterator[tuple[Indices, Indices]]:
+def _in_large_parts(pairs: Iterator[tuple[Indices, Indices]]) -> Iterator[tuple[Indices, Indices]]:
     """Yield the same pairs, small parts together: each call costs its own."""
     parts: list[tuple[Indices, Indices]] = []
     for part in pairs:

@@ -5,7 +5,7 @@ A detector depends on its own items alone: a bank finds what n single detectors 
 
 Read ``protocol`` (the states of a detector, banks, a single detector), ``machine`` (the
 transitions, once for all banks), ``scalar`` (detectors written for one stream, and river's), then
-the detectors: ``adwin``, ``beta_cusum`` with ``beta_fit``, ``martingale``, ``meta``,
+the detectors: ``adwin``, ``beta_cusum``, ``martingale``, ``meta``,
 ``change_finder``, ``cusum``, ``page_hinkley``; and ``preprocessing``, which removes outliers and
 smooths before any of them.
 

@@ -46,7 +46,6 @@ class PreprocessorOptions(Protocol):
 
     def build(self, n: int) -> Preprocessor:
         """Return fresh preprocessors of n series."""
-        ...
 
 
 class Preprocessor(ABC):

@@ -51,7 +51,6 @@ class DetectorBank(Protocol):
     @property
     def has_feedback(self) -> Mask:
         """Mask of the detectors that are ready to check the next item ((n,))."""
-        ...
 
     def update(self, values: Floats) -> Mask:
         """Take in one item for each detector.
@@ -65,18 +64,15 @@ class DetectorBank(Protocol):
         Raises:
             QueryError: another number of values than detectors.
         """
-        ...
 
     def reset(self, which: Mask) -> None:
         """Initialise some detectors, as if they had never seen an item ((n,)).
 
         ``n_seen`` and ``change_points`` stay: they count the items of the stream.
         """
-        ...
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain values (JSON); small where few detectors have seen items."""
-        ...
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``snapshot`` returned.
@@ -84,7 +80,6 @@ class DetectorBank(Protocol):
         Raises:
             StateError: the state is of another kind or number of detectors, or damaged.
         """
-        ...
 
 
 def advance(bank: DetectorBank, items: Floats) -> tuple[int, Mask]:
@@ -122,7 +117,6 @@ class DetectorOptions(Protocol):
 
     def build(self, n: int) -> DetectorBank:
         """Return n fresh detectors."""
-        ...
 
 
 _ONLY = np.zeros(1, dtype=np.int64)

@@ -9,8 +9,8 @@ all.
 Read ``arrays`` (short names of types, distinct values, starts of parts, arrays as texts) and
 ``outcomes`` (which rows are sampled, and which filters drop them). Then ``jit`` (kernels, compiled
 on their first call), ``files`` (durable files, lines, JSON) and ``learned`` (the attributes that a
-component saves). ``last_used`` keeps what was used last. ``parquet_spans`` says what footers tell
-of instants. ``gc_pause`` stops Python's collector while many objects are made.
+component saves). ``memory`` keeps what was used last, and stops Python's collector while many
+objects are made. ``parquet_spans`` says what footers tell of instants.
 
 What two rooms need of plain arrays goes here, in the file of its subject. A kernel that only one
 operator needs stays in the room of the operator. Imports nothing of eddyline but ``errors``,

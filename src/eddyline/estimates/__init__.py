@@ -5,7 +5,7 @@ lower and an upper bound. Invariant: histograms merge by addition, whatever task
 come from.
 
 Read first ``histograms`` (segments as points whose coordinates are coefficients; values for
-thresholds) and ``filters`` (on what share of segments a condition holds, and when). Then
-``results`` (joins and aggregates) and ``plans`` (what a plan costs, and how far estimates were
-off). Imports ``data/`` and ``errors``.
+thresholds) and ``filters`` (on what share of segments a condition holds, and when). Then ``plans``
+(results of joins and aggregates, what a plan costs, and how far estimates were off). Imports
+``data/`` and ``errors``.
 """

@@ -30,8 +30,8 @@ from eddyline.sql.analysis import analyse, resolve_columns
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import Predicate
+    from eddyline.routing.table import Attribute
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,13 @@ from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.routing.router import MIN_REFINEMENT, MIN_ROWS, Prices
 from eddyline.routing.table import MAX_GROUPS
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_loop import MIN_ROWS_PER_PROFILE, OrderLoop, OrderState
-from eddyline.runtime.route_loop import RouteLoop, RoutesState
+from eddyline.runtime.order_loop import (
+    MIN_ROWS_PER_PROFILE,
+    OrderLoop,
+    OrderState,
+    RouteLoop,
+    RoutesState,
+)
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import AttributeSample
 
@@ -48,11 +53,10 @@ if TYPE_CHECKING:
 
     from eddyline.filters.executor import ArrowExecutor, BatchOutcome
     from eddyline.options import FilterOptions
-    from eddyline.query.attributes import Attribute
-    from eddyline.routing.table import RouteTable
+    from eddyline.routing.table import Attribute, RouteTable
     from eddyline.runtime.journal import JournalEntry
+    from eddyline.runtime.order_loop import RouteView
     from eddyline.runtime.records import OrderRecord
-    from eddyline.runtime.route_loop import RouteView
     from eddyline.stats.costs import CostSums
     from eddyline.stats.profile import FilterProfile, Order
 

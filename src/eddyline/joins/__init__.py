@@ -15,7 +15,7 @@ Read in this order:
    * ``tiers`` says which rows leave the hot tier;
    * ``leaving`` holds these rows, and drops rows if it may;
    * ``arrival_order`` is what ``tiers`` and ``leaving`` learn from;
-   * ``tables`` decides about static tables;
+   * ``tables`` decides about static tables, and about results as products;
    * ``caches/`` keeps joined rows.
 4. ``view``: the join as it stands, for its manifest and for people.
 

@@ -29,15 +29,7 @@ from msgspec.structs import replace
 from eddyline.constraints.bounds import LearnedLateness
 from eddyline.joins.arrival_order import Clusters, ValueOrders, watched
 from eddyline.joins.graph import covers
-from eddyline.joins.plan import (
-    CLOSED,
-    MATCHED,
-    MOST,
-    PASSED,
-    LostCounts,
-    merged,
-    merged_counts,
-)
+from eddyline.joins.plan import CLOSED, MATCHED, MOST, PASSED, LostCounts, merged, merged_counts
 from eddyline.joins.tiers import DoneChoice, TierChoice
 from eddyline.runtime.journal import JournalEntry
 from eddyline.state.rows import ALWAYS

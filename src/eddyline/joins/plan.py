@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from eddyline.constraints.bounds import Disorder
     from eddyline.joins.caches.prefix_invariant import Candidate, Store
     from eddyline.joins.graph import JoinGraph, UniqueKey
-    from eddyline.joins.orders.class_orders import ClassOrders
-    from eddyline.joins.orders.probe_profiling import DropProbing, DropSample
+    from eddyline.joins.orders.probe_profiling import ClassOrders, DropProbing, DropSample
     from eddyline.query.query import JoinKind, Products
     from eddyline.state.event_time import EventTime, OrderPlan
     from eddyline.state.grid import Moved

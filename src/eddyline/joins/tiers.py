@@ -205,10 +205,6 @@ class TierChoice(Choice):
             **window,
         }
 
-    def plain(self) -> dict[str, str]:
-        """Return the plan as texts, by input."""
-        return plain_tiers(self.spans)
-
     # -- what a person pins, and the log --------------------------------------------------------
 
     @property

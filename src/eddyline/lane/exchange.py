@@ -56,11 +56,9 @@ class Condition(Protocol):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads."""
-        ...
 
     def keeps(self, columns: Sequence[pa.Array], n_rows: int) -> Mask:
         """Return the rows for which it is true ((N,)), given those columns."""
-        ...
 
 
 def columns_to_read(handed: Sequence[str], where: Condition | None) -> tuple[str, ...]:

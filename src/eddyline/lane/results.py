@@ -105,15 +105,12 @@ class ResultWriter(Protocol):
 
     def add(self, table: pa.Table) -> Iterator[Receipt]:
         """Take some results; yields the receipts of those that are done."""
-        ...
 
     def flush(self) -> Iterator[Receipt]:
         """Let go of all results that are held in memory."""
-        ...
 
     def close(self) -> Iterator[Receipt]:
         """Finish; yields the last receipts."""
-        ...
 
 
 class Held:

@@ -20,17 +20,23 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from eddyline.data.hashes import add_hash, seeds
 from eddyline.errors import SourceError
+from eddyline.routing.table import HASH_BITS, attribute
+from eddyline.sql.parsing import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from eddyline.data.arrays import Floats
     from eddyline.data.parquet_spans import Footer
+    from eddyline.routing.table import Attribute
 
 BLOCK_ROWS, TEXT_ROWS = 32_768, 4_096
 """Rows that are decoded at once, and as long as nothing is known of how long their texts are. Fewer
@@ -410,3 +416,36 @@ class Rows:
 def _as_spark(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return an array in the type that Spark hands over: a hint of the writer may be another."""
     return array if array.type == kind else array.cast(kind)
+
+
+# -- columns as attributes -------------------------------------------------------------------------
+# Columns as the numbers by which classes of rows are told apart, as Spark's SQL computes them.
+#
+# What was learned of classes in the lane holds outside of it, too, so each value has to be the one
+# of
+# ``Attribute.sql``: a number, 0 or 1 of a boolean, days, or 52 bits of the hash of a text.
+
+
+def is_plain(attr: Attribute, kind: str) -> bool:
+    """Return whether an attribute is a column of a Spark type that ``values_of`` knows."""
+    expected = attribute(attr.name, quoted(attr.name), kind, [attr.name])
+    return attr == expected and not kind.startswith("timestamp")
+
+
+def values_of(array: pa.Array) -> Floats:
+    """Return a column as an attribute's values (nan: NULL; (N,))."""
+    if pa.types.is_string(array.type):
+        numbers: Floats = hashes_of(array).astype(np.float64)
+        numbers[array.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        return numbers
+    if pa.types.is_date(array.type):
+        array = array.cast(pa.int32())
+    doubles: Floats = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return doubles
+
+
+def hashes_of(texts: pa.Array) -> Any:
+    """Return 52 bits of the hash of each text ((N,) of int64; of NULL, any)."""
+    hashes = seeds(len(texts))
+    add_hash(hashes, texts)
+    return hashes & HASH_BITS

@@ -26,14 +26,7 @@ import pyarrow as pa
 
 from eddyline.errors import OptionError
 from eddyline.models import revisions, timeline
-from eddyline.models.fitting.bounds import (
-    NEEDS,
-    SHRUNK,
-    Bound,
-    gains,
-    gains_of_side,
-    tighter,
-)
+from eddyline.models.fitting.bounds import NEEDS, SHRUNK, Bound, gains, gains_of_side, tighter
 from eddyline.models.fitting.splits import EQUAL, Part, Split
 from eddyline.models.segments import Keyed, Layout, entity_ids, keyed, micros_of, plain, unified
 from eddyline.models.solving import expressions, joins

@@ -83,23 +83,18 @@ class OrderingPolicy(Protocol):
         Called before each batch. Element [d, c] (positions; (F, F)): for a row first dropped at
         position d, evaluate position c > d as well.
         """
-        ...
 
     def observe(self, fresh: FilterProfile, order: Order) -> None:
         """Take in the profile of the last batch, which ran under ``order``."""
-        ...
 
     def propose(self, order: Order, window: FilterProfile) -> Proposal | None:
         """Return a better order than ``order`` on the evidence, or None to keep it."""
-        ...
 
     def snapshot(self) -> dict[str, Any]:
         """Return the learned state as plain values (JSON)."""
-        ...
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``snapshot`` returned."""
-        ...
 
 
 class PolicyOptions(Protocol):
@@ -107,7 +102,6 @@ class PolicyOptions(Protocol):
 
     def build(self, n_filters: int, rng: np.random.Generator) -> OrderingPolicy:
         """Return a fresh policy for a conjunction of ``n_filters`` filters."""
-        ...
 
 
 class WindowPolicy(Learns):

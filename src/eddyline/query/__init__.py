@@ -13,7 +13,7 @@ Read them in this order:
 3. ``steps``: what is evaluated, one step after the other. ``result_times``: how far event times of
    results may be behind. ``rules/`` reads rules.
 4. ``identity`` (when two queries are one) and ``reading`` (the columns that a query reads) look at
-   steps. ``attributes`` has the columns that may tell classes of rows apart.
+   steps.
 5. ``script``: a file with streams, queries and sinks.
 
 A new step is a class in ``steps``, or beside it if only one operator knows it. A new form of

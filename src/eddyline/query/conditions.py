@@ -171,7 +171,7 @@ class NativeTest(_Leaf):
     may_raise: bool = field(default=False, compare=False)
     """Whether it may raise; then Spark must evaluate it from left to right."""
     needs: tuple[str, ...] = field(default=(), compare=False)
-    """Columns whose NULL keeps it from being true, if it may raise; see ``sql.null_rejection``."""
+    """Columns whose NULL keeps it from being true, if it may raise; see ``sql.error_free``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,8 @@ from eddyline.query.steps import (
     name_of,
 )
 from eddyline.sql.functions import NON_DETERMINISTIC, names_among
-from eddyline.sql.normal_form import conjuncts
 from eddyline.sql.parsing import deep, on_one_line, parse_column, parse_output
+from eddyline.sql.rendering import conjuncts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

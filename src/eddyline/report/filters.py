@@ -9,14 +9,7 @@ import numpy as np
 
 from eddyline.ordering.protocol import drop_fracs, expected_cost_ns, reach
 from eddyline.report.decisions import ROUTING, last_change
-from eddyline.report.formatting import (
-    cost_text,
-    count,
-    finite,
-    order_text,
-    percent,
-    ratio,
-)
+from eddyline.report.formatting import cost_text, count, finite, order_text, percent, ratio
 from eddyline.report.sections import Column, Facts, Section, Table, Text, columns, notes
 from eddyline.report.series import order_series, points_of, work_section
 from eddyline.runtime.records import History, OrderRecord

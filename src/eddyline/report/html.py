@@ -22,15 +22,7 @@ from eddyline.errors import PluginError, SourceError
 from eddyline.registry import package
 from eddyline.report.decisions import told
 from eddyline.report.figures import MAX_MARKS, Figures, is_drawing
-from eddyline.report.formatting import (
-    clipped,
-    count,
-    finite,
-    one_line,
-    out_of,
-    ratio,
-    value_in,
-)
+from eddyline.report.formatting import clipped, count, finite, one_line, out_of, ratio, value_in
 from eddyline.report.sections import Facts, Figure, Section, Tile, arranged
 from eddyline.report.series import left_out, points_of, rate_figure
 from eddyline.report.terminal import explain

@@ -194,7 +194,6 @@ class Measured(Protocol):
 
     def metrics(self) -> tuple[Metric, ...]:
         """Return its metrics."""
-        ...
 
 
 def prometheus_text(runs: Iterable[Measured]) -> bytes:

@@ -7,9 +7,9 @@ bin that its value falls in is the class of a row, and each class has one of a f
 Invariant: every order of a table has every filter once, so a table changes the work and never the
 answer. Nothing here reads a clock or sees a row that was not sampled.
 
-Read ``table`` first (bins, tables, SQL and words), then ``learning`` (what an attribute tells,
-the order of each class), then ``router`` (which attribute, does it pay, when does a table go). The
-loop that keeps sample and table is ``filters.loop``. A new kind of bins goes to ``table``;
-another reason to accept or drop a table goes to ``router``. The room imports ``data/`` and
-``stats/``, and no other technique.
+Read ``table`` first (attributes, bins, tables, SQL and words), then ``learning`` (what an attribute
+tells, the order of each class), then ``router`` (which attribute, does it pay, when does a table
+go). The loop that keeps sample and table is ``filters.loop``. A new kind of bins goes to ``table``;
+another reason to accept or drop a table goes to ``router``. The room imports ``data/``, ``sql/``
+and ``stats/``, and no other technique.
 """

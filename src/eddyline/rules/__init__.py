@@ -12,8 +12,8 @@ Read them in this order:
 
 1. ``store``: the named rules of a set while they change.
 2. ``compile/``: rules become a program, which is the same for every plan. ``plan``: how rows are
-   looked at.
-3. ``match/``: a program and a plan evaluate a batch. ``profile``: what that counts.
+   looked at, and what is counted of that.
+3. ``match/``: a program and a plan evaluate a batch.
 4. ``planning/`` makes a plan from a profile. ``choice`` says when a new one pays; it is the
    ``Choice`` of the operator. ``warm_up`` compiles the kernels before the first rows come.
 5. ``view`` (with its words) and ``description``: what people see.

@@ -27,11 +27,11 @@ from eddyline.data.outcomes import sampled_rows
 from eddyline.errors import StateError
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.formula import REGION, TEXT
+from eddyline.rules.plan import MAX_SAMPLED, SharingProfile
 from eddyline.rules.planning.access_predicates import MIN_ROWS, counted_rates, plan_by, price_ns
 from eddyline.rules.planning.planner import WayCosts, make_plan, plan_from, with_way
 from eddyline.rules.planning.python_order import python_orders
 from eddyline.rules.planning.sequence_learning import RearrangementMonitor, has_changed
-from eddyline.rules.profile import MAX_SAMPLED, SharingProfile
 from eddyline.rules.view import COMPONENT, MAX_NAMED, RuleRecord, test_text
 from eddyline.runtime.choice import Choice, Conditions
 from eddyline.runtime.journal import JournalEntry

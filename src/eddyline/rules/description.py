@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from eddyline.rules.compile.bitmap_block import BitmapBlock
     from eddyline.rules.compile.program import Program
     from eddyline.rules.compile.regions import RegionConstruct
-    from eddyline.rules.plan import SharingPlan
-    from eddyline.rules.profile import SharingProfile
+    from eddyline.rules.plan import SharingPlan, SharingProfile
 
     Rules = Mapping[str, RuleSource]
 
@@ -65,8 +64,6 @@ def rule_view(
         n_rules=program.n_rules,
         skipped=skipped,
         plan=str(plan),
-        n_accessed=plan.n_accessed,
-        n_blocked=plan.n_blocked,
         is_adaptive=choice.is_adaptive,
         is_measured=choice.is_measured,
         is_statement=plan.is_statement,

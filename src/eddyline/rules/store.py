@@ -78,12 +78,10 @@ class Follower(Protocol):
     @property
     def place(self) -> str:
         """What it follows, such as the path of a folder."""
-        ...
 
     @property
     def troubles(self) -> tuple[str, ...]:
         """What it could not take in, and why."""
-        ...
 
     def look(self, store: RuleStore, batch_id: int) -> list[JournalEntry]:
         """Change the set, if that has changed.
@@ -95,7 +93,6 @@ class Follower(Protocol):
         Returns:
             What could not be taken in, once.
         """
-        ...
 
 
 class RuleStore:

@@ -171,8 +171,6 @@ class RuleView:
     skipped: tuple[SkippedRule, ...]
     plan: str
     """The plan in words."""
-    n_accessed: int
-    n_blocked: int
     is_adaptive: bool
     is_measured: bool
     """Whether the plan was made from rows, and not from guesses."""

@@ -6,8 +6,7 @@ In: profiles of batches, never rows. Out: plans in force, the decisions that led
 files of a checkpoint. Read:
 
 * ``choice``: one plan of an operator that could be another, and the situations that plans are of;
-* ``order_loop``: the choice of an order, with its ``monitors``;
-* ``route_loop``: the orders of classes of rows;
+* ``order_loop``: the choice of an order, with its ``monitors``, and the orders of classes of rows;
 * ``plan_log``: which plan was good in which situation, and its recall;
 * ``by_hand``: what a person decides, plans that are pinned and rules that change;
 * ``journal``: decisions, and the reports of tasks; ``records``: numbers of a batch and of a run;

@@ -274,7 +274,6 @@ class ChangeableRules(Protocol):
             part: the text; empty for all rules.
             most: most rules to return.
         """
-        ...
 
     def rule(self, name: str) -> RuleShown:
         """Return one rule.
@@ -282,7 +281,6 @@ class ChangeableRules(Protocol):
         Raises:
             QueryError: there is none of that name.
         """
-        ...
 
     def check(self, change: RuleChange) -> None:
         """Raise if a change is not possible; nothing is changed.
@@ -293,7 +291,6 @@ class ChangeableRules(Protocol):
                 calls Java.
             OptionError: an unknown level.
         """
-        ...
 
     def change(self, change: RuleChange, batch_id: int) -> JournalEntry:
         """Change the rules, from the next micro-batch on; raises as ``check`` does.
@@ -305,4 +302,3 @@ class ChangeableRules(Protocol):
         Returns:
             The decision, for the journal.
         """
-        ...

@@ -39,7 +39,7 @@ from eddyline.errors import OptionError
 from eddyline.options import in_range, is_switch
 from eddyline.ordering.protocol import drop_fracs, reach
 from eddyline.registry import unknown
-from eddyline.stats.block_counts import BlockEstimates, changed_prefixes
+from eddyline.stats.profile import BlockEstimates, changed_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,6 @@ class Monitor(Protocol):
         Returns:
             A change, if there is one.
         """
-        ...
 
     def is_due(self, n_tuples: int, n_new: int, max_tuples: int) -> bool:
         """Return whether the policy is to be asked for a better order.
@@ -104,19 +103,15 @@ class Monitor(Protocol):
             n_new: of those, the ones since the policy was asked last.
             max_tuples: profile tuples that the window can hold.
         """
-        ...
 
     def reordered(self, before: Order, after: Order) -> None:
         """Take note of a change of order: what was conditional on the old one means nothing now."""
-        ...
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain values (JSON)."""
-        ...
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from what ``snapshot`` returned."""
-        ...
 
 
 class MonitorOptions(Protocol):
@@ -124,7 +119,6 @@ class MonitorOptions(Protocol):
 
     def build(self, n_filters: int, seed: int) -> Monitor:
         """Return a fresh monitor for a conjunction of ``n_filters`` filters."""
-        ...
 
 
 # -- the fixed window --------------------------------------------------------------------------

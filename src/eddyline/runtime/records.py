@@ -39,12 +39,10 @@ class Record(Protocol):
     @property
     def component(self) -> str:
         """Name of what decides, as in the journal."""
-        ...
 
     @property
     def plan(self) -> Any:
         """The plan in force as plain values, as in the journal; None if it has none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,6 @@ class Counting(Protocol):
     @property
     def component(self) -> str:
         """Name of what decides, as in the journal."""
-        ...
 
     def numbers(self, n_rows: int) -> Numbers:
         """Return its numbers.
@@ -80,7 +77,6 @@ class Counting(Protocol):
         Args:
             n_rows: input rows of its batch.
         """
-        ...
 
     def with_earlier(self, earlier: Self, share: float) -> Self:
         """Return one record for a batch and those before it.
@@ -89,7 +85,6 @@ class Counting(Protocol):
             earlier: of the batches before it.
             share: share of the input rows that were those batches' ([0, 1]).
         """
-        ...
 
 
 def event_time_levels(reached: tuple[int | None, int | None]) -> dict[str, float]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eddyline.data.files import replace_file
-from eddyline.data.gc_pause import collector_paused
+from eddyline.data.memory import collector_paused
 from eddyline.errors import EddylineWarning, OptionError, PluginError, QueryError, SourceError
 from eddyline.options import SharingOptions, check_names
 from eddyline.query.rules.rule import Rule
@@ -283,9 +283,7 @@ def _versions() -> tuple[str, ...]:
     return version("pysigma"), version("eddyline"), code.hexdigest()
 
 
-def _pipeline(
-    pipeline: Pipeline | Sequence[Pipeline] | None,
-) -> ProcessingPipeline | None:
+def _pipeline(pipeline: Pipeline | Sequence[Pipeline] | None) -> ProcessingPipeline | None:
     """Return all pipelines as one, or None."""
     if pipeline is None:
         return None

@@ -36,7 +36,7 @@ from sigma.rule.base import SigmaYAMLLoader
 from sigma.rule.detection import EmptySigmaDetections
 from sigma.rule.logsource import EmptyLogSource
 
-from eddyline.data.gc_pause import made_of
+from eddyline.data.memory import made_of
 from eddyline.errors import QueryError
 from eddyline.query.correlations import AND, MAX_REFERENCES, NOT, OR, TESTS
 from eddyline.query.query import MAX_SPAN, too_long

@@ -23,8 +23,16 @@ from pyarrow import fs, parquet
 
 from eddyline.errors import SourceError
 from eddyline.registry import checked_text, package
-from eddyline.sources.columns import Names, fitted_batch, stored_names
-from eddyline.sources.versions import Change, Part, VersionedSource, as_texts, checked_start
+from eddyline.sources.versions import (
+    Change,
+    Names,
+    Part,
+    VersionedSource,
+    as_texts,
+    checked_start,
+    fitted_batch,
+    stored_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -17,13 +17,13 @@ from urllib.parse import urlsplit
 
 from eddyline.errors import EddylineError, OptionError, SourceError
 from eddyline.registry import checked_text, package
-from eddyline.sources.columns import fitted_batch
 from eddyline.sources.versions import (
     Change,
     Part,
     VersionedSource,
     as_texts,
     checked_start,
+    fitted_batch,
 )
 
 if TYPE_CHECKING:

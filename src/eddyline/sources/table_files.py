@@ -55,11 +55,9 @@ class TableFiles(Protocol):
 
     def write(self, table: pa.Table) -> Iterator[tuple[Any, int]]:
         """Yield the entry of each file, and its number of rows."""
-        ...
 
     def remove(self, entries: Iterable[Any]) -> None:
         """Remove files that nobody has committed."""
-        ...
 
 
 class TableWriter:

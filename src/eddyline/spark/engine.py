@@ -14,8 +14,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from eddyline.aggregates.functions import AGGREGATES
-from eddyline.aggregates.user import UserMonoid
+from eddyline.aggregates.functions import AGGREGATES, UserMonoid
 from eddyline.errors import OptionError, QueryError, told_in_short
 from eddyline.query.predicates import FunctionPredicate, of_function
 from eddyline.query.steps import ReadStep, inlined

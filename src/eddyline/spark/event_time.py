@@ -25,12 +25,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from eddyline.constraints.bounds import BINS_PER_OCTAVE, Disorder
-from eddyline.errors import (
-    LatenessWarning,
-    LateRowsWarning,
-    UnboundedStateWarning,
-    own_frames,
-)
+from eddyline.errors import LatenessWarning, LateRowsWarning, UnboundedStateWarning, own_frames
 from eddyline.query.spans import UNITS
 from eddyline.spark.arrow_tasks import task_ids
 from eddyline.spark.operator import PREFIX
@@ -137,12 +132,10 @@ class Looking(Protocol):
     @property
     def looks(self) -> bool:
         """Whether it looks at the batch that is being laid, in a job for that alone."""
-        ...
 
     @property
     def asks(self) -> Asked:
         """Questions about the rows that it is laid over."""
-        ...
 
 
 def counted(df: DataFrame, asked: Asked) -> list[Row]:

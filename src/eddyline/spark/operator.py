@@ -72,7 +72,6 @@ class Metrics(Protocol):
 
     def get(self, timeout_s: float) -> dict[str, Any] | None:
         """Return it, or None if it is not there after so many seconds."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +149,10 @@ class Clock(Protocol):
     @property
     def before(self) -> int:
         """The instant before which all rows had come before the batch (µs)."""
-        ...
 
     @property
     def after(self) -> int:
         """The instant before which all rows are there once the batch is (µs)."""
-        ...
 
     @property
     def offset(self) -> int:
@@ -163,17 +160,14 @@ class Clock(Protocol):
 
         Results of [start, end) are of the last instant before their end.
         """
-        ...
 
     @property
     def is_idle(self) -> bool:
         """Whether the batch has no rows at all, so that no time passes."""
-        ...
 
     @property
     def has_late(self) -> bool:
         """Whether the batch has rows that are late: of before ``before``."""
-        ...
 
     def asked(self, runs_ahead: Callable[[], bool] | None = None) -> None:
         """Take note that an operator asks for the event time of batches.
@@ -182,7 +176,6 @@ class Clock(Protocol):
             runs_ahead: says whether, in the batch that is being laid, it runs a job over all rows
                 before it asks.
         """
-        ...
 
 
 class Covering(Protocol):
@@ -192,12 +185,10 @@ class Covering(Protocol):
 
     def plan_coverage(self, df: DataFrame, batch: Batch) -> None:
         """Decide whether it does so in a batch; called once, before the filters are laid."""
-        ...
 
     @property
     def is_covering(self) -> bool:
         """Whether it does so in the batch that was decided on last."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,7 +461,6 @@ class Stateful(Protocol):
         Args:
             place: where the operator keeps its files.
         """
-        ...
 
     def open(self, part: StatePart | None, again: StatePart | None, batch: Batch) -> None:
         """Start from the state after the batch before; called first of all for a batch.
@@ -485,14 +475,12 @@ class Stateful(Protocol):
         Raises:
             StateError: it cannot be read.
         """
-        ...
 
     def is_whole(self, observed: Sequence[Observed]) -> bool:
         """Return whether the job did all of the work that the state needs.
 
         A sink may take no rows, or a part of them; the batch is then run to its end.
         """
-        ...
 
     def close(self, observed: Sequence[Observed], batch: Batch) -> StatePart:
         """Return the state after the batch; what it names is written already.
@@ -500,7 +488,6 @@ class Stateful(Protocol):
         Raises:
             StateError: it cannot be told.
         """
-        ...
 
 
 @runtime_checkable
@@ -522,4 +509,3 @@ class Merging(Protocol):
 
     def then(self, steps: Sequence[Step]) -> Sequence[Step]:
         """Return the steps over its result, with what is left for them to do."""
-        ...

@@ -39,8 +39,7 @@ from eddyline.spark.clock import StreamClock
 from eddyline.spark.filters.operator import FilterOperator
 from eddyline.spark.joins.operator import JoinOperator
 from eddyline.spark.joins.shared import SharedJoinOperator, member_filter
-from eddyline.spark.models.operator import ModelOperator
-from eddyline.spark.models.shared import SharedModelOperator
+from eddyline.spark.models.operator import ModelOperator, SharedModelOperator
 from eddyline.spark.operator import LaidOut, Merging, Site
 from eddyline.spark.projection import ProjectOperator
 from eddyline.spark.rules.operator import RuleFilter, RuleOperator

@@ -211,7 +211,8 @@ def _check_times(read: QueryText, catalog: Catalog) -> None:
             event_time = f"is {relation.time!r}" if relation.time else "was not given"
             message = (
                 f"{asked_time.what} names {asked_time.name!r}, and the event time of "
-                f"{stream!r} {event_time}; to change that: engine.stream({stream!r}, …, time={asked_time.name!r})"
+                f"{stream!r} {event_time}; to change that: engine.stream({stream!r}, …, "
+                f"time={asked_time.name!r})"
             )
             refuse(message, read.text, asked_time.start, stream=stream, time=asked_time.name)
 
@@ -319,8 +320,8 @@ def timed(name: str, query: Query, time: str, lateness: str | None) -> Query:
             return timed_query
     msg = (
         f"stream {name!r}: {time!r} is not the event time of the results of {query.name!r}. "
-        f"That is the unchanged event time of the stream that it reads; window.end of aggregates and set "
-        f"operations; and of joins the event time of one stream, or greatest(…) of all"
+        f"That is the unchanged event time of the stream that it reads; window.end of aggregates "
+        f"and set operations; and of joins the event time of one stream, or greatest(…) of all"
     )
     raise QueryError(msg, name=name, time=time)
 

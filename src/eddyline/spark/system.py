@@ -36,7 +36,7 @@ from eddyline.report.metrics import BACKLOG, FAILURES, PINNED
 from eddyline.report.system import NAME, Row, entries_of, rows_of, state_rows
 from eddyline.runtime.checkpoint import OWN, SPARK, read_struct
 from eddyline.runtime.journal import RUN, n_taken
-from eddyline.serve.stored import StoredRuns, StoredWatch
+from eddyline.serve.runs import StoredRuns, StoredWatch
 from eddyline.spark.run.live import LiveRun
 from eddyline.spark.run.run import started_runs
 from eddyline.spark.sinks.sinks import temporary_folder

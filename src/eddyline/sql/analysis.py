@@ -15,9 +15,8 @@ from sqlglot import exp
 
 from eddyline.errors import NotSupportedError
 from eddyline.sql.error_free import Rewriter
-from eddyline.sql.functions import AGGREGATES, GENERATORS, WINDOWED, as_name, drawn
+from eddyline.sql.functions import AGGREGATES, GENERATORS, WINDOWED, Columns, as_name, drawn
 from eddyline.sql.inference import Inference
-from eddyline.sql.names import Columns
 from eddyline.sql.nodes import BINDS, FREE, FREE_CALLS, INFER, INFER_CALLS, WRITE
 from eddyline.sql.parsing import SparkText, deep, offset_of, parse_condition, refuse, tokens_of
 from eddyline.sql.rendering import SqlWriter, UnwritableError, is_read_alike, join_literals
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from sqlglot import Expr
 
     from eddyline.sql.error_free import FreePart
+    from eddyline.sql.functions import ColumnRef
     from eddyline.sql.inference import Facts
-    from eddyline.sql.names import ColumnRef
     from eddyline.sql.types import SqlType
 
 

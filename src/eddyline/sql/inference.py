@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Expr
 
-    from eddyline.sql.names import ColumnRef
+    from eddyline.sql.functions import ColumnRef
     from eddyline.sql.types import SqlType
 
     NodeRule = Callable[["Inference", Any], "Facts"]

@@ -15,7 +15,7 @@ are merged) and ``manifest`` (how files are committed). The other files stand by
 * ``grid`` says which bucket a row is in;
 * ``event_time`` says what a batch may answer, and keeps rows that wait;
 * ``late_rows`` keeps rows that came too late, and ``row_windows`` counts the rows of ROWS windows;
-* ``cold_runs`` with ``key_filters`` is the cold tier, and ``dropped_rows`` sums up dropped rows.
+* ``cold_runs`` is the cold tier and has filters of keys, and ``dropped_rows`` sums up dropped rows.
 
 A new kind of file goes to ``run_files`` if it holds rows, else beside the code that writes it; its
 description is a field of ``BucketState``. A change of a form that is on the disk raises ``FORMAT``

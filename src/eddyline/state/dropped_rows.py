@@ -10,7 +10,7 @@ So what is kept is of a bounded size, however many rows were dropped, even if a 
 
 *Keys.* Few keys are *listed*, each with the number of its rows and the time of the newest one, and
 counted exactly. More keys than MOST_LISTED are a *sketch* of a fixed size. A filter of the keys
-(see ``key_filters``) comes before either: it rejects nearly all keys that no dropped row had.
+(see ``cold_runs``) comes before either: it rejects nearly all keys that no dropped row had.
 
 *Sketches* are count-min. Each key has a counter in each of DEPTH rows of counters, chosen by its
 hash. Other keys may share a counter, so the least of the counters of a key is an upper bound. What
@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from eddyline.data.jit import compiled
 from eddyline.state.bucket_state import upkeep_of
-from eddyline.state.key_filters import KEYS_PER_WORD, AskedKeys, KeyFilter, add_hashes
+from eddyline.state.cold_runs import KEYS_PER_WORD, AskedKeys, KeyFilter, add_hashes
 from eddyline.state.rows import ALWAYS
 from eddyline.state.run_files import ReadFiles, RunFile, as_list, open_tables, write_tables
 from eddyline.state.run_index import hashes_of

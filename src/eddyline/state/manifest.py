@@ -36,7 +36,7 @@ KEPT = 2
 """Manifests that are kept: Spark may run the batch after the one before the last again."""
 
 VERSIONS = "versions"
-"""The folder of the versions of tables, in that of the state; see ``table_versions``."""
+"""The folder of the versions of tables, in that of the state; see ``Versions``."""
 
 IS_OWN = re.compile(
     r".*[0-9a-f]{32}.*|.*[.](index|rows|held|filter|dropped|groups|ends)[.]arrow([.].*)?"
@@ -417,3 +417,64 @@ def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
     for part in value.values() if isinstance(value, dict) else value:
         if isinstance(part, dict | list):
             yield from _descriptions(part)
+
+
+# -- versions of tables ------------------------------------------------------------------------
+
+Versions = dict[str, dict[str, Any]]
+"""Version of each table that a batch reads, by its name; JSON. It is noted before the batch runs.
+
+The state folder notes them before the batch runs. A batch that was killed has no manifest. It runs
+again in a process that may find newer versions, and has to read those of its first attempt. A batch
+has one note for all operators of its query, so all of them read one version of a table.
+"""
+
+ENDING = ".json"
+
+
+def noted_versions(place: StatePlace, batch_id: int) -> Versions:
+    """Return the versions of a batch; none if it never began.
+
+    Raises:
+        StateError: the note cannot be read.
+    """
+    path = _path(place, batch_id)
+    try:
+        with place.files.open_input_file(path) as source:
+            return msgspec.json.decode(source.read(), type=Versions)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"the versions of tables of batch {batch_id} cannot be read from {path}: {error}"
+        raise StateError(f"{msg}; {RESTORE}", path=path) from error
+
+
+def note_versions(place: StatePlace, batch_id: int, versions: Versions) -> None:
+    """Write the versions of a batch, and remove notes that no batch needs any more.
+
+    Raises:
+        StateError: they cannot be written.
+    """
+    path, folder = _path(place, batch_id), _folder(place)
+    try:
+        place.files.create_dir(folder, recursive=True)
+        replace_in(place.files, path, msgspec.json.encode(versions))
+    except OSError as error:
+        msg = (
+            f"the versions of tables of batch {batch_id} cannot be written to {path}: {error}; see "
+            f"that the disk has room, then start the query again: nothing is lost"
+        )
+        raise StateError(msg, path=path) from error
+    with suppress(OSError):  # the next batch tries again
+        for name in names_in(place.files, folder):
+            number = name.partition(".")[0]
+            if number.isdecimal() and not batch_id - KEPT < int(number) <= batch_id:
+                place.files.delete_file(f"{folder}/{name}")
+
+
+def _folder(place: StatePlace) -> str:
+    return f"{place.folder}/{VERSIONS}"
+
+
+def _path(place: StatePlace, batch_id: int) -> str:
+    return f"{_folder(place)}/{batch_id:08d}{ENDING}"

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from eddyline.data.arrays import starts_of
 from eddyline.data.jit import compiled
-from eddyline.state.key_filters import AskedKeys
+from eddyline.state.cold_runs import AskedKeys
 from eddyline.state.rows import FOREVER, Asked, Rows, SortedRun
 from eddyline.state.run_files import RunFile, open_tables, write_tables
 from eddyline.state.run_index import Index
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyarrow import fs
 
-    from eddyline.state.key_filters import Filters
+    from eddyline.state.cold_runs import Filters
 
 GROUP, RANK = "\0group", "\0rank"
 """The columns of a kept row: its group, and how many rows of its group came before it."""

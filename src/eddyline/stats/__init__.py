@@ -7,9 +7,8 @@ Invariant: values merge associatively, and they are keyed by filter and never by
 order in which reports come does not matter, and profiles of different orders add up.
 
 Read ``costs`` (the clock of work, the cost of a call and of a row) and ``profile`` (outcomes,
-attributes of sampled rows, the sliding window). ``block_counts`` makes the estimates that change
-detectors watch.
+attributes of sampled rows, the sliding window, and the estimates that change detectors watch).
 
 A new statistic of filters is a field of ``FilterProfile`` that ``merge`` adds up. Counts of another
-operator stay in its room, as ``rules.profile`` and ``joins.profile`` do. Imports ``data/`` alone.
+operator stay in its room, as ``rules.plan`` and ``joins.plan`` do. Imports ``data/`` alone.
 """

@@ -17,8 +17,7 @@ from pyarrow import fs
 from eddyline.constraints.bounds import top_of
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.plan import CLOSED, MATCHED, PASSED
-from eddyline.state.cold_runs import ColdTier
-from eddyline.state.key_filters import AskedKeys
+from eddyline.state.cold_runs import AskedKeys, ColdTier
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import Rows
 from eddyline.state.run_files import MAPPED

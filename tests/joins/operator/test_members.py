@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.joins.graph import JoinGraph
-from eddyline.joins.operator.members import MemberBatch
+from eddyline.joins.operator.bucket import MemberBatch
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.plan import MARKS, MEMBER, BatchPlan, JoinProfile, MemberPlan
 from eddyline.options import JoinOptions

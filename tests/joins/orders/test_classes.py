@@ -19,16 +19,14 @@ from pyarrow import fs
 from eddyline.errors import PlanError, StateError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.pipeline import results
-from eddyline.joins.orders.class_orders import ClassOrders, RowAttribute
 from eddyline.joins.orders.classes import Readable, can_route
 from eddyline.joins.orders.pipelines import JoinLoop
 from eddyline.joins.orders.probe_order import way_filters
-from eddyline.joins.orders.probe_profiling import drop_samples
+from eddyline.joins.orders.probe_profiling import ClassOrders, RowAttribute, drop_samples
 from eddyline.joins.plan import JoinProfile, JoinWork
 from eddyline.options import JoinOptions
-from eddyline.query.attributes import candidates
 from eddyline.routing.learning import Cells, Outcomes, greedy_orders
-from eddyline.routing.table import Partition, RouteTable
+from eddyline.routing.table import Partition, RouteTable, candidates
 from eddyline.state.manifest import ManifestFolder
 from eddyline.state.rows import ALWAYS, FOREVER, Rows, SortedRun
 from eddyline.stats.profile import PartnerSample

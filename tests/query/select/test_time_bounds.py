@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from eddyline.errors import NotSupportedError
 from eddyline.query.query import UNBOUNDED, RangeWindow, RowsWindow
+from eddyline.query.select.conditions import MAX_SHIFT, TimeBounds
 from eddyline.query.select.reader import read_query
-from eddyline.query.select.time_bounds import MAX_SHIFT, TimeBounds
 from eddyline.query.steps import steps
 
 SECOND = 1_000_000

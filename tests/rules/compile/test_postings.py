@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eddyline.query.conditions import And, Compare, Operand, Or, Rule, TextTest, ValueTest
-from eddyline.rules.compile.postings import _cover, postings_of
 from eddyline.rules.compile.program import compile_rules
-from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.match.matcher import Matcher, _cover, postings_of
 from eddyline.rules.plan import BitmapBlockPlan, SharingPlan
 from eddyline.rules.planning.access_predicates import plan_of
 from eddyline.sql.regexes import ANY, Wild

@@ -29,6 +29,7 @@ from eddyline.query.conditions import (
 from eddyline.rules.compile.bitmap_block import MAX_RULES
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match.matcher import Matcher
+from eddyline.rules.plan import SharingProfile
 from eddyline.rules.planning.access_predicates import (
     MIN_ROWS,
     can_access,
@@ -36,7 +37,6 @@ from eddyline.rules.planning.access_predicates import (
     literal_rates,
     plan_of,
 )
-from eddyline.rules.profile import SharingProfile
 from eddyline.sql.regexes import ANY, Wild
 from eddyline.sql.types import parse_type
 from tests.oracles import rule_strategies

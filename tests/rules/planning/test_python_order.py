@@ -30,10 +30,9 @@ from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.match import matcher as asking
 from eddyline.rules.match import residual
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.plan import PythonOrder
+from eddyline.rules.plan import AskedProfile, PythonOrder, SharingProfile
 from eddyline.rules.planning.planner import plan_from
 from eddyline.rules.planning.python_order import MIN_ROWS, python_orders
-from eddyline.rules.profile import AskedProfile, SharingProfile
 from eddyline.sql.types import INT, STRING
 from eddyline.stats.costs import CostSums
 from tests.rules.test_rule_choice import loop_of

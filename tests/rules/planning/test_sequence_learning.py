@@ -9,7 +9,7 @@ import pytest
 
 from eddyline.rules.compile.bitmap_block import BitmapBlock
 from eddyline.rules.match.matcher import Selection
-from eddyline.rules.plan import SelectionSequence
+from eddyline.rules.plan import SelectionCounts, SelectionSequence
 from eddyline.rules.planning.sequence_learning import (
     MAX_EXACT,
     MAX_WORDS,
@@ -19,7 +19,6 @@ from eddyline.rules.planning.sequence_learning import (
     hybrid,
     macro,
 )
-from eddyline.rules.profile import SelectionCounts
 from tests.oracles.rule_data import RangeRules, class_rows, rules_q1, zipf_rows
 from tests.oracles.sharing import (
     best_and_worst,

@@ -15,8 +15,8 @@ from eddyline.query.rules.sources import PredicateRule, SqlRule
 from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.bitmap_block import BitmapBlocks
 from eddyline.rules.compile.program import MAX_STATED, compile_rules
+from eddyline.rules.plan import SharingProfile
 from eddyline.rules.planning.planner import MIN_MATCHED_ROWS, WayCosts, is_long, plan_from
-from eddyline.rules.profile import SharingProfile
 
 COLUMNS = {"n": "int", "s": "string", "d": "double"}
 ODD = el.predicate(lambda n: pc.equal(pc.bit_wise_and(n, 1), 1), reads=["n"], name="odd")

@@ -11,8 +11,8 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import NotSupportedError, QueryError
-from eddyline.joins import products
-from eddyline.joins.products import COMBINATIONS, PRODUCTS, WAYS, ProductChoice
+from eddyline.joins import tables
+from eddyline.joins.tables import COMBINATIONS, PRODUCTS, RESULTS, ProductChoice
 from eddyline.query.identity import differences
 from tests.spark.aggregates.aggregate_streams import ended
 from tests.spark.joins.join_streams import told, write_batch
@@ -340,10 +340,10 @@ def results_of_joins(request, monkeypatch):
     def turn(choice, counts, batch_id=-1):
         came.append((choice.plan, sum(each.n_products for each in counts)))
         if request.param == "in turns":
-            choice.plan = WAYS[choice.plan == COMBINATIONS]
+            choice.plan = RESULTS[choice.plan == COMBINATIONS]
         return []
 
-    monkeypatch.setattr(products, "COMBINATIONS", PRODUCTS)  # what a choice begins with
+    monkeypatch.setattr(tables, "COMBINATIONS", PRODUCTS)  # what a choice begins with
     monkeypatch.setattr(ProductChoice, "step", turn)
     return came
 

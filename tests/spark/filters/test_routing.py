@@ -13,8 +13,7 @@ import pytest
 
 import eddyline as el
 from eddyline.errors import QueryError
-from eddyline.query.attributes import Attribute
-from eddyline.routing.table import Partition, RouteTable
+from eddyline.routing.table import Attribute, Partition, RouteTable
 from eddyline.spark.filters.native_block import NativeBlock
 from tests.spark.facts import facts_of
 from tests.spark.joins.join_streams import stream_of, write_batch

@@ -15,8 +15,8 @@ from hypothesis import Phase, given
 import eddyline as el
 from eddyline.errors import StateError
 from eddyline.query.query import LONGEST
+from eddyline.query.select.conditions import MAX_SHIFT, TimeBounds
 from eddyline.query.select.reader import read_query
-from eddyline.query.select.time_bounds import MAX_SHIFT, TimeBounds
 from tests.examples import examples
 from tests.oracles.bound_strategies import bounded_cases, bounded_partner_cases, undone
 from tests.oracles.joins import bag, results, results_by_partner

@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from eddyline.joins import products, tables
+from eddyline.joins import tables
 from eddyline.models.streams.plan import SharedModelStep
 from eddyline.query.steps import MemberFilterStep, SharedAggregateStep, SharedJoinStep
 from eddyline.spark.operators import OPERATORS
@@ -43,8 +43,8 @@ def crashes(streams, tmp_path, monkeypatch, name):
     Tables drop rows of batches as small as these, too, and joins return products.
     """
     monkeypatch.setattr(tables, "LEAST_DROPPED", 1)
-    monkeypatch.setattr(products, "LEAST", 1)
-    monkeypatch.setattr(products, "PAYS_ABOVE", 0.5)
+    monkeypatch.setattr(tables, "LEAST", 1)
+    monkeypatch.setattr(tables, "PAYS_ABOVE", 0.5)
     for each in "st":
         (tmp_path / each).symlink_to(streams / each)
     part = (6, [*KINDS].index(name)) if examples.are_few() else (1, 0)
@@ -85,7 +85,7 @@ def test_no_row_is_lost_or_doubled_after_a_crash_at_any_point(spark, crashes, tm
         if "id" in late.column_names:  # set operations have no columns but their own
             assert sorted(late["id"].to_pylist()) == known, crashes.points
     if name == "sums over a join by key":
-        assert runs[0].plan()["products"] == products.PRODUCTS
+        assert runs[0].plan()["products"] == tables.PRODUCTS
     if "constraints" in kind.options:
         tiers = runs[0].plan()["constraints"]
         assert any(tiers.values()), tiers  # hot for so many µs

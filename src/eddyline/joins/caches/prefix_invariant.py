@@ -180,9 +180,7 @@ def candidates(graph: JoinGraph, pipelines: Pipelines, budget: int = 0) -> tuple
     return (*first, *more)
 
 
-def _stretches(
-    pipelines: Pipelines,
-) -> Iterator[tuple[str, int, int, Inputs]]:
+def _stretches(pipelines: Pipelines) -> Iterator[tuple[str, int, int, Inputs]]:
     """Return every stretch of two joins or more with its windows."""
     for name, order in pipelines.items():
         for start, stop in combinations(range(len(order) + 1), 2):

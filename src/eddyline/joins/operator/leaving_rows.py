@@ -18,10 +18,9 @@ from eddyline.constraints.bounds import bins_of
 from eddyline.joins.operator.composites import Composites
 from eddyline.joins.operator.pipeline import BLOCK_ROWS, LostResults, MatchedRows, Pipeline, Stage
 from eddyline.joins.plan import CLOSED, MATCHED, PASSED, DoneCounts, JoinWork, Spans
-from eddyline.state.cold_runs import ColdTier, cold_run, cooled
+from eddyline.state.cold_runs import AskedKeys, ColdTier, cold_run, cooled
 from eddyline.state.dropped_rows import DroppedRows, Slice, alive, kept
 from eddyline.state.event_time import earlier
-from eddyline.state.key_filters import AskedKeys
 from eddyline.state.rows import ALWAYS, FOREVER
 from eddyline.state.run_files import MAPPED
 from eddyline.state.run_index import first_starts, hashes_of

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import ClassOrders
+    from eddyline.joins.orders.probe_profiling import ClassOrders
     from eddyline.joins.plan import BatchPlan, BucketReport, JoinWork
     from eddyline.state.rows import SortedRun
     from eddyline.state.run_files import RunFile
@@ -140,7 +140,6 @@ class Shortcut(Protocol):
 
         Called once for each position that a pipeline reaches, with the one behind the last window.
         """
-        ...
 
     def joined(
         self, pipeline: str, position: int, joined: Composites, through: Through
@@ -153,7 +152,6 @@ class Shortcut(Protocol):
         Returns:
             The combinations, None if none is left, and the position to go on with.
         """
-        ...
 
 
 class Stage:

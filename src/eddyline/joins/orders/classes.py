@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eddyline.errors import PlanError
-from eddyline.joins.orders.class_orders import ClassOrders
+from eddyline.joins.orders.probe_profiling import ClassOrders
 from eddyline.routing.router import Prices
 from eddyline.routing.table import RouteTable
 from eddyline.runtime.choice import Choice
-from eddyline.runtime.route_loop import RouteLoop
+from eddyline.runtime.order_loop import RouteLoop
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import PartnerSample, joined, side_by_side
 
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import RowAttribute
     from eddyline.joins.orders.probe_order import WayFilters
-    from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.joins.orders.probe_profiling import DropSample, RowAttribute
     from eddyline.joins.plan import JoinProfile, JoinWork
-    from eddyline.query.attributes import Attribute
+    from eddyline.routing.table import Attribute
     from eddyline.runtime.journal import JournalEntry
     from eddyline.stats.profile import Order
 

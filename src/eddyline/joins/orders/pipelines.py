@@ -31,9 +31,8 @@ from eddyline.ordering import policy as find_policy
 from eddyline.runtime.choice import UNKNOWN_NS, Choice, are_names
 from eddyline.runtime.journal import JournalEntry
 from eddyline.runtime.monitors import monitor as find_monitor
-from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState
+from eddyline.runtime.order_loop import MIN_FILL, WINDOW_ROWS, OrderLoop, OrderState, RoutesState
 from eddyline.runtime.records import OrderRecord
-from eddyline.runtime.route_loop import RoutesState
 from eddyline.stats.costs import Budget
 from eddyline.stats.profile import FilterProfile, merge_tasks
 
@@ -43,9 +42,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import ClassOrders
     from eddyline.joins.orders.probe_order import Pair, WayFilters
-    from eddyline.joins.orders.probe_profiling import DropSample
+    from eddyline.joins.orders.probe_profiling import ClassOrders, DropSample
     from eddyline.joins.plan import JoinProfile
     from eddyline.options import JoinOptions
     from eddyline.runtime.choice import Advice, Situation

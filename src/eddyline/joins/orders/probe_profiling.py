@@ -18,12 +18,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from eddyline.data import outcomes as outcome
 from eddyline.data.arrays import distinct
 from eddyline.data.jit import compiled
 from eddyline.data.outcomes import seed_of
 from eddyline.joins.operator.composites import SEED, Composites
+from eddyline.lane.scan import values_of
 from eddyline.state.run_index import first_alive, hashes_of, shift_of, stacked
 from eddyline.stats.costs import CostSums, work_ns
 from eddyline.stats.profile import PartnerSample
@@ -33,10 +36,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from eddyline.data.arrays import Floats
     from eddyline.joins.graph import JoinGraph
-    from eddyline.joins.orders.class_orders import RowAttribute
     from eddyline.joins.orders.probe_order import WayFilters
-    from eddyline.state.rows import SortedRun
+    from eddyline.routing.table import RouteTable
+    from eddyline.state.rows import Rows, SortedRun
 
 MOST_PARTNERS = 64
 """Most combinations along a way to which a sampled row is followed; so profiling a row has a bound,
@@ -428,3 +432,59 @@ def count_partners(
                 found_rows[n] = row
             n += 1
     return n
+
+
+# -- orders of classes of rows, in tasks -------------------------------------------------------
+# The orders of probes of classes of rows, and the columns that tell classes apart, in tasks.
+#
+# ``ClassOrders`` is what ``classes.ProbeRoutes`` chose for an input. ``RowAttribute`` reads the
+# values of one column of rows as numbers, which ``routing.table`` cuts into bins.
+
+
+SHOWN_CHARS = 24
+"""Characters of a text that people are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowAttribute:
+    """A column by which tasks tell classes of rows apart."""
+
+    name: str
+    key: int | None = None
+    """The key class whose code is its value; None: the payload has it."""
+
+    def values(self, rows: Rows) -> Floats:
+        """Return its values as numbers, nan for NULL; of texts, a hash ((N,))."""
+        if self.key is not None:
+            return rows.codes[self.key].astype(np.float64)
+        column = rows.payload[self.name].combine_chunks()
+        kind = column.type
+        return values_of(column.cast(pa.string()) if _is_text(kind) else column)
+
+    def texts(self, rows: Rows) -> dict[float, str]:
+        """Return the start of each distinct text by the number that it has as a value."""
+        if self.key is not None or not _is_text(rows.payload.schema.field(self.name).type):
+            return {}
+        distinct = rows.payload[self.name].combine_chunks().unique().drop_null().cast(pa.string())
+        starts = pc.utf8_slice_codeunits(distinct, 0, SHOWN_CHARS)
+        return dict(zip(values_of(distinct).tolist(), starts.to_pylist(), strict=True))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOrders:
+    """The orders of the classes of the new rows of one input."""
+
+    table: RouteTable
+    attribute: RowAttribute
+    orders: tuple[tuple[str, ...], ...]
+    """The order of probes of each group of classes."""
+
+    def groups(self, rows: Rows) -> list[NDArray[np.int64]]:
+        """Return the places of the rows of each group, ascending."""
+        group = self.table.group_of(self.attribute.values(rows))
+        places = np.argsort(group, kind="stable")
+        return np.split(places, np.bincount(group, minlength=len(self.orders)).cumsum()[:-1])

@@ -38,13 +38,7 @@ import pyarrow as pa
 
 from eddyline.data.arrays import distinct
 from eddyline.models import graph, timeline
-from eddyline.models.entities.kept import (
-    CODE,
-    EntityRecords,
-    EntityRows,
-    codes_of,
-    instants_of,
-)
+from eddyline.models.entities.kept import CODE, EntityRecords, EntityRows, codes_of, instants_of
 from eddyline.models.fitting.declared import ENDLESS_US
 from eddyline.models.segments import Keyed, ids_together, is_other_entity, micros_of
 from eddyline.models.steps import Extremum, Integral

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from msgspec import structs
 
-from eddyline.estimates import filters, results
+from eddyline.estimates import filters, plans
 from eddyline.estimates.filters import Estimate, Times
 from eddyline.estimates.plans import ONE, Node, comes_later, cost_of
 from eddyline.models.graph import OtherEntities, SameEntity, parts
@@ -484,7 +484,7 @@ def _pairs(what: SameEntity | OtherEntities, counts: StepCounts) -> float:
     """Return how many pairs of segments overlap, of all entities that a join pairs."""
     n_keys, is_aligned = max(counts.n_entities, 1.0), counts.is_aligned
     sizes = counts.n_left / n_keys, (counts.n_in - counts.n_left) / n_keys
-    per_entity = results.overlaps(*sizes, is_aligned=is_aligned)
+    per_entity = plans.overlaps(*sizes, is_aligned=is_aligned)
     if isinstance(what, SameEntity):
         return n_keys * per_entity
     n_pairs = n_keys * (n_keys - 1.0)
@@ -500,7 +500,7 @@ def _share_of_pairs(both: Apart | None, counts: StepCounts, coefs: Coefs) -> Est
         return UNKNOWN
     pair = (one, other) if both.is_below else (other, one)
     is_aligned = counts.is_aligned
-    return results.share_of_pairs(*pair, is_aligned=is_aligned, max_cells=PAIRED_CELLS)
+    return plans.share_of_pairs(*pair, is_aligned=is_aligned, max_cells=PAIRED_CELLS)
 
 
 # -- windows ------------------------------------------------------------------------------------
@@ -525,7 +525,7 @@ def _of_window(what: object, counts: StepCounts) -> Estimate | None:
     if isinstance(what, Extremum):
         n = max(what.width_us / 1e6 / length, 1.0) if length > 0.0 else 1.0
         # A maximum that changes ends a piece that was flat, and is one of its own.
-        return Estimate(2.0 * (1.0 - results.stays_constant(n)), 0.0, 2.0)
+        return Estimate(2.0 * (1.0 - plans.stays_constant(n)), 0.0, 2.0)
     # Each edge comes again when it leaves the window.
     return Estimate(2.0, 1.0, 2.0) if isinstance(what, Integral) else None
 
@@ -544,13 +544,13 @@ def _over_entities(
     n_entities = max(counts.n_entities, 1.0)
     if isinstance(what, Total):
         is_aligned = counts.is_aligned
-        n_sums = results.n_sums(counts.n_in, n_entities, is_aligned=is_aligned)
+        n_sums = plans.n_sums(counts.n_in, n_entities, is_aligned=is_aligned)
         return Estimate.exactly(n_sums / counts.n_in)
     few = [*profile.groups.get(str(what), {}).values()]
     if not few:
         return None
     sign = few if what.is_largest else [histogram.negative for histogram in few]
-    shares = [results.share_of_maximum(sign, place, n_entities) for place in range(len(few))]
+    shares = [plans.share_of_maximum(sign, place, n_entities) for place in range(len(few))]
     totals = [histogram.total for histogram in few]
     weighted = sum(share * total for share, total in zip(shares, totals, strict=True))
     return Estimate(weighted / max(sum(totals), 1e-9), 0.0, 1.0)

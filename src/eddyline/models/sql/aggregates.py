@@ -27,7 +27,7 @@ from eddyline.query.query import LONGEST, RangeWindow, SlideWindow
 from eddyline.query.select.groups import AROUND, check_one_grouping
 from eddyline.query.select.statement import is_star, unaliased
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.names import column_nodes
+from eddyline.sql.functions import column_nodes
 from eddyline.sql.parsing import comparable, offset_of, quoted, refuse
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from eddyline.models.solving.earth import coordinates
 from eddyline.models.sql.reader import Sources
 from eddyline.models.sql.scope import Made
 from eddyline.query.select.from_clause import windows_behind
-from eddyline.query.select.groups import aggregation_of
+from eddyline.query.select.groups import aggregation_of, over_of
 from eddyline.query.select.model_clause import EXACT, OUTPUTS, TRACK, models_behind
-from eddyline.query.select.over import over_of
 from eddyline.query.select.statement import selects_beside_models
 from eddyline.sql.parsing import offset_of
 

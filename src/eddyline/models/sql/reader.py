@@ -46,7 +46,7 @@ from eddyline.query.select.statement import Names, Statement, is_star, selects_b
 from eddyline.query.steps import name_of
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.names import column_nodes
+from eddyline.sql.functions import column_nodes
 from eddyline.sql.parsing import deep, offset_of, parse_output, quoted, refuse
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from eddyline.query.predicates import SqlPredicate
 from eddyline.query.select.statement import identifier, is_star, unaliased
 from eddyline.registry import unknown
 from eddyline.sql.analysis import check_is_row_wise
-from eddyline.sql.names import column_nodes
+from eddyline.sql.functions import column_nodes
 from eddyline.sql.parsing import offset_of, parse_condition, quoted, refuse
 
 if TYPE_CHECKING:

@@ -42,11 +42,10 @@ from eddyline.query.conditions import (
     necessary_tests,
 )
 from eddyline.sql.analysis import Expression, resolve_columns
-from eddyline.sql.error_free import NoFormError, is_surely_evaluated
+from eddyline.sql.error_free import NoFormError, is_surely_evaluated, needed_columns
 from eddyline.sql.functions import as_call, joined_by, says_collation
 from eddyline.sql.literals import constant_of, scalars_for
 from eddyline.sql.nodes import patterns_of
-from eddyline.sql.null_rejection import needed_columns
 from eddyline.sql.parsing import SparkText, offset_of, refuse, slice_of, tokens_of
 from eddyline.sql.regexes import (
     ANY,
@@ -68,8 +67,8 @@ if TYPE_CHECKING:
 
     from eddyline.query.conditions import Node
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.sql.functions import ColumnRef
     from eddyline.sql.literals import Scalar, SqlConstant
-    from eddyline.sql.names import ColumnRef
     from eddyline.sql.types import SqlType
 
     NodeReader = Callable[["Reading", Any], Node | None]

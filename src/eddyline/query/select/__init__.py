@@ -9,9 +9,9 @@ wrote it. What is not supported is refused with its place, and never left out.
 Read ``reader`` first, which calls the others. Then ``statement`` (one SELECT as a tree, with the
 text of its parts) and ``grammar`` (what CQL and ``MODEL`` add to Spark's SELECT). Then a file for
 each clause: ``with_clause``, ``from_clause``, ``conditions`` (WHERE and ON, by the inputs that they
-read), ``time_bounds`` (windows that follow from ON and WHERE), ``groups`` (GROUP BY, HAVING),
-``over`` and ``model_clause``. Then what is made of them: ``joined`` (joins, one stage after the
-other), ``alternatives`` (EXISTS and IN under OR) and ``sets`` (UNION, EXCEPT, INTERSECT).
+read, and windows that follow from them), ``groups`` (GROUP BY, HAVING, OVER)
+and ``model_clause``. Then what is made of them: ``joined`` (joins, one stage after the
+other), ``alternatives`` (EXISTS and IN under OR; UNION, EXCEPT, INTERSECT).
 
 A new clause is a method of ``grammar.CqlText``, a file that reads its tree, and a field of
 ``query.Query``. Imports ``sql/`` and ``query/``.

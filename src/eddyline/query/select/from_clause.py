@@ -10,12 +10,7 @@ from sqlglot import exp
 
 from eddyline.errors import QueryError
 from eddyline.query.cql import window_of
-from eddyline.query.query import (
-    NOW,
-    UNBOUNDED,
-    SessionWindow,
-    SlideWindow,
-)
+from eddyline.query.query import NOW, UNBOUNDED, SessionWindow, SlideWindow
 from eddyline.query.select.grammar import FIRST, WINDOWS
 from eddyline.query.select.model_clause import models_behind
 from eddyline.query.select.statement import Exists, Scope

@@ -21,16 +21,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from eddyline.query.query import (
-    LONGEST,
-    UNBOUNDED,
-    WINDOW,
-    Input,
-    Query,
-    RangeWindow,
-    StayWindow,
-)
-from eddyline.query.select.conditions import JoinConditions
+from eddyline.query.query import LONGEST, UNBOUNDED, WINDOW, Input, Query, RangeWindow, StayWindow
+from eddyline.query.select.conditions import JoinConditions, TimeBounds
 from eddyline.query.select.statement import (
     Exists,
     Held,
@@ -42,7 +34,6 @@ from eddyline.query.select.statement import (
     is_star,
     outputs_of,
 )
-from eddyline.query.select.time_bounds import TimeBounds
 from eddyline.sql.analysis import check_is_row_wise
 
 if TYPE_CHECKING:

@@ -19,18 +19,18 @@ from sqlglot import exp
 from eddyline.errors import QueryError
 from eddyline.query.predicates import FunctionPredicate, MixedPredicate
 from eddyline.query.query import UNBOUNDED, WINDOW, Input, Query, SessionWindow, SlideWindow
-from eddyline.query.select.alternatives import alternatives
+from eddyline.query.select.alternatives import RESERVED, Side, alternatives, query_of
 from eddyline.query.select.conditions import Calls, Conditions
 from eddyline.query.select.from_clause import OF_FILTERS, FromReader
 from eddyline.query.select.groups import (
     AggregateCalls,
     GroupReader,
+    OverReader,
     aggregation_of,
     calls_in,
+    over_of,
 )
 from eddyline.query.select.joined import JoinReader, Relation
-from eddyline.query.select.over import OverReader, over_of
-from eddyline.query.select.sets import RESERVED, Side, query_of
 from eddyline.query.select.statement import (
     Exists,
     JoinNames,
@@ -86,7 +86,7 @@ def read_query(
     input. Only joins read static tables. ``aggregates`` are the names of the aggregate functions
     that may be called; a function of ``functions`` hides one of its name, and what is no name
     (``count(*)``) is none. ``times`` are the event times of the streams: aggregates over a join
-    need them, and bounds between them in the condition of a join are windows (``time_bounds``).
+    need them, and bounds between them in the condition of a join are windows (``TimeBounds``).
 
     Raises:
         QueryError: it cannot be read, or names what does not exist; the message shows where.

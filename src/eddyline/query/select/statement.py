@@ -22,8 +22,14 @@ from eddyline.query.select.grammar import EMITTED, FIRST, ITEM, SPAN, CqlText, t
 from eddyline.query.select.model_clause import MODEL
 from eddyline.query.select.with_clause import without_with
 from eddyline.registry import unknown
-from eddyline.sql.functions import joined_by, unnegated
-from eddyline.sql.names import column_nodes, is_no_column, matching, refuse_column
+from eddyline.sql.functions import (
+    column_nodes,
+    is_no_column,
+    joined_by,
+    matching,
+    refuse_column,
+    unnegated,
+)
 from eddyline.sql.parsing import (
     deep,
     offset_of,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from eddyline.data.arrays import starts_of
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.errors import PlanError
 from eddyline.rules.compile.formula import REGION, All, Always, Literal, literals_of
 from eddyline.rules.compile.regions import HIGHEST, LOWEST, KeySet, cut_tables, cuts_of

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from eddyline.data.arrays import distinct, starts_of
-from eddyline.data.gc_pause import collector_paused
+from eddyline.data.memory import collector_paused
 from eddyline.errors import QueryError
 from eddyline.query.conditions import (
     Compare,

@@ -7,7 +7,8 @@ that is true, and the counts of a ``SharingProfile``.
 
 Invariant: code here moves rows and decides no plan. Whatever the plan is, the pairs are the same.
 
-Read ``matcher`` first: it takes a batch from its columns to its pairs. ``bitmap_kernels`` looks
+Read ``matcher`` first: it takes a batch from its columns to its pairs, and has the postings (from a
+literal to the rules that it may make true). ``bitmap_kernels`` looks
 values up and selects by bitmap blocks; ``lower_case`` lowers texts, which ``compile.patterns``
 walks. ``pair_kernels`` takes the candidates of access predicates and decides them. ``residual``
 asks Python what only Python can say, for the rows on which a rule hangs. ``row_test`` asks

@@ -93,14 +93,7 @@ def regions_of(
 
 
 @compiled
-def _compared(
-    data: Bytes,
-    start: int,
-    end: int,
-    constants: Bytes,
-    low: int,
-    high: int,
-) -> int:
+def _compared(data: Bytes, start: int, end: int, constants: Bytes, low: int, high: int) -> int:
     """Return -1, 0 or 1: how the bytes of a value compare with those of a constant."""
     shorter = min(end - start, high - low)
     for place in range(shorter):

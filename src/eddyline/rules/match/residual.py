@@ -17,13 +17,7 @@ import pyarrow as pa
 from eddyline.data.arrays import distinct
 from eddyline.errors import PredicateError
 from eddyline.query.conditions import FunctionTest, Raise, ValueTest
-from eddyline.query.predicate_results import (
-    advice_on,
-    call,
-    raised_text,
-    shown_row,
-    truth_values,
-)
+from eddyline.query.predicate_results import advice_on, call, raised_text, shown_row, truth_values
 from eddyline.rules.match.lower_case import as_text, decoded
 from eddyline.rules.match.pair_kernels import ASKED_IN_VAIN, IS_FALSE, IS_TRUE, IS_UNKNOWN
 from eddyline.sql.regexes import compiled

@@ -3,7 +3,7 @@
 The access predicate of a rule is a set of literals, at least one of which is true whenever the rule
 is. Only rows with such a literal are candidates, so rare literals make a rule cheap. Of an AND it
 is the set of the rarest part, of an OR the union of the parts' sets. Rates of literals are measured
-on sampled rows (``profile``), and guessed before there are any.
+on sampled rows (``SharingProfile``), and guessed before there are any.
 
 ``price_ns`` is the cost of a plan per row by these rates. It leaves out what no rate of a single
 literal tells: sequences of bitmap blocks, texts that are looked at once for each value, and the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Floats, Mask
     from eddyline.rules.compile.formula import Formula
     from eddyline.rules.compile.program import Literals, Program
-    from eddyline.rules.profile import SharingProfile
+    from eddyline.rules.plan import SharingProfile
 
 PAIR_NS = 50.0
 """Time to meet a rule and to decide it for a row (ns), measured on two cores."""

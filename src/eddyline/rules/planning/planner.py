@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from eddyline.query.conditions import Test
     from eddyline.rules.compile.bitmap_block import BitmapBlock, BitmapBlocks
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.plan import BitmapBlockPlan, PythonOrder
-    from eddyline.rules.profile import SharingProfile
+    from eddyline.rules.plan import BitmapBlockPlan, PythonOrder, SharingProfile
 
 MAX_DISTINCT = 0.5
 """Share of distinct values from which on each row is looked at by itself."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Mask
     from eddyline.rules.compile.formula import Formula
     from eddyline.rules.compile.program import Program
-    from eddyline.rules.profile import SharingProfile
+    from eddyline.rules.plan import SharingProfile
 
 MIN_ROWS = 20
 """Sampled rows of a rule from which on its order is chosen by them."""

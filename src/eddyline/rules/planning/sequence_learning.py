@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from eddyline.data.arrays import Floats, Indices, Int32s, Ints, Mask, Words
     from eddyline.rules.compile.bitmap_block import BitmapBlock
-    from eddyline.rules.profile import SelectionCounts
+    from eddyline.rules.plan import SelectionCounts
 
 MAX_EXACT = 10
 """Most constructs for which all orders are weighed: there are 2**n sets of them."""

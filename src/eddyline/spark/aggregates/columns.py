@@ -43,6 +43,7 @@ from eddyline.aggregates.functions import (
     COUNT_IF,
     AggregateFunction,
     Partial,
+    UserMonoid,
     function_of,
     is_count,
     is_plain,
@@ -50,7 +51,6 @@ from eddyline.aggregates.functions import (
 )
 from eddyline.aggregates.monoids import MONOIDS, Monoid
 from eddyline.aggregates.plan import WAYS, Lift
-from eddyline.aggregates.user import UserMonoid
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET
 from eddyline.query.query import both
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from eddyline.aggregates.plan import Way
-    from eddyline.aggregates.slides import Slides
+    from eddyline.aggregates.windows import Slides
     from eddyline.data.arrays import Mask
     from eddyline.query.query import AggregateCall
     from eddyline.rules.match.row_test import RowTest

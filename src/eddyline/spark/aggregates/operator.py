@@ -37,13 +37,7 @@ from pyspark.sql.types import (
 )
 
 from eddyline.aggregates.bucket import can_compare
-from eddyline.aggregates.loop import (
-    FEW,
-    MANY,
-    PLANS,
-    AggregateLoop,
-    AggregateView,
-)
+from eddyline.aggregates.loop import FEW, MANY, PLANS, AggregateLoop, AggregateView
 from eddyline.aggregates.plan import (
     COMPONENT,
     FIRST,
@@ -61,7 +55,7 @@ from eddyline.aggregates.plan import (
     BucketReport,
     Partials,
 )
-from eddyline.aggregates.slides import Slides
+from eddyline.aggregates.windows import Slides
 from eddyline.data.hashes import KINDS
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET, Reading
@@ -575,7 +569,6 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
                 n_files=len(files),
                 n_buckets=self.n_buckets,
                 fullest=self.fullest,
-                is_adaptive=self.options.adaptive,
                 notes=(self.lane.note,) if self.lane.note else (),
             )
 

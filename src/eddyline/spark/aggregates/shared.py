@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField
 
 from eddyline.aggregates.plan import FIRST, INSTANT, PLACE, AggregatePlan, Share
-from eddyline.aggregates.slides import Slides
+from eddyline.aggregates.windows import Slides
 from eddyline.query.query import CALL, GROUP, WINDOW, AggregateCall, SlideWindow, both
 from eddyline.spark.aggregates.columns import start_of_cell
 from eddyline.spark.aggregates.operator import AggregatingOperator

@@ -30,8 +30,7 @@ from eddyline.aggregates.columns import is_there, one_array
 from eddyline.aggregates.correlations import CorrelationBatch
 from eddyline.aggregates.monoids import MONOIDS
 from eddyline.aggregates.plan import INSTANT, Lift, lifted
-from eddyline.aggregates.sessions import SessionBatch
-from eddyline.aggregates.slides import SlideBatch
+from eddyline.aggregates.windows import SessionBatch, SlideBatch
 from eddyline.data.arrays import starts_of
 from eddyline.data.hashes import add_hash, add_ints, seeds, whole_numbers
 from eddyline.lane.exchange import BUCKET, FileBuckets
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from eddyline.aggregates.bucket import BucketBatch
+    from eddyline.aggregates.functions import UserMonoid
     from eddyline.aggregates.monoids import Monoid
     from eddyline.aggregates.plan import AggregatePart, AggregatePlan, Partials
-    from eddyline.aggregates.slides import Slides
-    from eddyline.aggregates.user import UserMonoid
+    from eddyline.aggregates.windows import Slides
     from eddyline.data.arrays import Ints, Mask
     from eddyline.lane.expressions import Values
     from eddyline.lane.results import Picked

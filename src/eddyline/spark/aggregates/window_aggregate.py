@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.aggregates.user import Aggregate
+    from eddyline.aggregates.functions import Aggregate
 
 RENAME = "el.window_aggregate(…, name='…')"
 """Advice on giving the query another name."""

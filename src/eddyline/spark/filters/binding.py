@@ -26,8 +26,8 @@ from pyspark.sql.types import BooleanType, NullType
 
 from eddyline.errors import QueryError
 from eddyline.filters.binding import BoundConjunction, bind
-from eddyline.query.attributes import Attribute, attribute, candidates
 from eddyline.query.predicates import SqlPredicate
+from eddyline.routing.table import Attribute, attribute, candidates
 from eddyline.spark.analysis import analysed, check_names, column_types, refused, unlogged
 from eddyline.spark.session import is_ansi, is_on
 from eddyline.sql.analysis import resolve_columns

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from eddyline.query.attributes import Attribute
-    from eddyline.routing.table import RouteTable
+    from eddyline.routing.table import Attribute, RouteTable
     from eddyline.spark.filters.guard import Guard
     from eddyline.stats.profile import Order
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType
 
 from eddyline.filters.loop import BlockView, FilterLoop, FilterView, check_options
-from eddyline.lane.attributes import is_plain
 from eddyline.lane.results import Kept
+from eddyline.lane.scan import is_plain
 from eddyline.options import FilterOptions
 from eddyline.ordering import policy as find_policy
 from eddyline.query.predicates import named
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from eddyline.filters.binding import BoundConjunction, Segment
-    from eddyline.query.attributes import Attribute
     from eddyline.query.steps import FilterStep
     from eddyline.report.sections import Section
+    from eddyline.routing.table import Attribute
     from eddyline.runtime.choice import Choice
     from eddyline.runtime.records import History, OrderRecord
     from eddyline.spark.filters.guard import Guard

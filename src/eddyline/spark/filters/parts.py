@@ -20,7 +20,7 @@ from eddyline.filters.loop import ProfilingBudget
 from eddyline.ordering.protocol import expected_cost_ns
 from eddyline.query.predicates import FunctionPredicate
 from eddyline.runtime.journal import decisions_of
-from eddyline.runtime.route_loop import MAX_ROWS
+from eddyline.runtime.order_loop import MAX_ROWS
 from eddyline.spark.filters.guard import EVERY_ROW, Guard, in_turn, settled
 from eddyline.spark.filters.task import FilterTask
 from eddyline.spark.filters.udf import apply_arrow_block, kept_of_files, rows_of_files

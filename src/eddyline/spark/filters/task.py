@@ -17,21 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError
 from eddyline.filters.executor import ArrowExecutor
 from eddyline.filters.loop import FilterLoop, FilterState, batch_rows, run_batch
-from eddyline.lane.attributes import values_of
+from eddyline.lane.scan import values_of
 from eddyline.lane.task import FileTask, KeptRows
 from eddyline.runtime.journal import Decisions
-from eddyline.runtime.route_loop import MAX_ROWS
-from eddyline.spark.arrow_tasks import (
-    gathered,
-    on_last_row,
-    task_ids,
-    with_last,
-)
+from eddyline.runtime.order_loop import MAX_ROWS
+from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 from eddyline.stats.costs import CostSums
 from eddyline.stats.profile import FilterProfile, merge
 
@@ -41,8 +36,8 @@ if TYPE_CHECKING:
     from eddyline.data.arrays import Ints, Mask
     from eddyline.filters.executor import BatchOutcome
     from eddyline.options import FilterOptions
-    from eddyline.query.attributes import Attribute
     from eddyline.query.predicates import FunctionPredicate
+    from eddyline.routing.table import Attribute
 
 MAX_RUNS = 16
 """Runs whose learned state a worker process keeps; the one unused for longest goes first."""

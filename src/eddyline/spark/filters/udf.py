@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined] # not in the stubs
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, BooleanType, StringType, StructField, StructType
 
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task

@@ -13,12 +13,11 @@ from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, Str
 from eddyline.errors import QueryError
 from eddyline.joins.graph import JoinGraph
 from eddyline.joins.operator.event_time import FOUND
-from eddyline.joins.orders.class_orders import RowAttribute
 from eddyline.joins.orders.classes import Readable
+from eddyline.joins.orders.probe_profiling import RowAttribute
 from eddyline.joins.plan import PartnerPlan, ProductPlan
-from eddyline.joins.products import PRODUCTS
+from eddyline.joins.tables import PRODUCTS
 from eddyline.options import DISCARD, FilterOptions, JoinOptions
-from eddyline.query.attributes import candidates
 from eddyline.query.predicates import SqlPredicate
 from eddyline.query.query import LAST, LONGEST, PRODUCT, N
 from eddyline.query.result_times import ResultTimes, TimedInput
@@ -32,6 +31,7 @@ from eddyline.query.steps import (
     made_by,
 )
 from eddyline.registry import unknown
+from eddyline.routing.table import candidates
 from eddyline.spark.analysis import arrow_schema, check_travel, table_schema
 from eddyline.spark.bucketed import REPORTED
 from eddyline.spark.filters.binding import MAX_ATTRIBUTES

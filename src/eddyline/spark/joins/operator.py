@@ -36,9 +36,7 @@ from eddyline.joins.plan import (
     JoinProfile,
     JoinWork,
 )
-from eddyline.joins.products import COMBINATIONS, ProductChoice
-from eddyline.joins.products import WAYS as RESULTS
-from eddyline.joins.tables import WayChoice
+from eddyline.joins.tables import COMBINATIONS, RESULTS, ProductChoice, WayChoice
 from eddyline.joins.view import (
     REFRESHED,
     STATIC,
@@ -58,11 +56,7 @@ from eddyline.report import joins as words
 from eddyline.report.formatting import one_line, span
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
-from eddyline.spark.bucketed import (
-    BucketedOperator,
-    shuffled,
-    state_of,
-)
+from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import BoundJoin, bind_join
 from eddyline.spark.joins.inputs import BatchMode, InputFilter, JoinInputs
 from eddyline.spark.joins.layout import INPUT, RAW, START, TEXT_OF

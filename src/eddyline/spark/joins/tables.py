@@ -55,11 +55,11 @@ from eddyline.spark.relation import instant_of
 from eddyline.spark.run.observations import PendingMetrics
 from eddyline.spark.sources.reading import table_of
 from eddyline.state.bucket_state import BucketState
+from eddyline.state.cold_runs import KEYS_PER_WORD, add_hashes
 from eddyline.state.grid import Grid, spark_hashes
-from eddyline.state.key_filters import KEYS_PER_WORD, add_hashes
+from eddyline.state.manifest import note_versions, noted_versions
 from eddyline.state.rows import ALWAYS, FOREVER, Rows
 from eddyline.state.run_files import MAPPED
-from eddyline.state.table_versions import note_versions, noted_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,8 +75,7 @@ if TYPE_CHECKING:
     from eddyline.spark.joins.inputs import JoinInputs
     from eddyline.spark.joins.layout import InputLayout, JoinInput
     from eddyline.spark.operator import Batch, Observed
-    from eddyline.state.manifest import StatePlace
-    from eddyline.state.table_versions import Versions
+    from eddyline.state.manifest import StatePlace, Versions
 
 
 HERE = "here"
@@ -682,14 +681,14 @@ def _check_types(table: JoinInput, rows: DataFrame, version: dict[str, Any], que
 
 
 def words_of(codes: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return the words of a filter of codes, by Spark's hashes; see ``state.key_filters``."""
+    """Return the words of a filter of codes, by Spark's hashes; see ``state.cold_runs``."""
     words = np.zeros(max(1, codes.size // KEYS_PER_WORD), np.uint64)
     add_hashes(words, spark_hashes(codes))
     return words
 
 
 def _lacks(df: DataFrame, code: str, words: NDArray[np.uint64]) -> Column:
-    """Return whether a filter has not the code in a column; see ``state.key_filters``."""
+    """Return whether a filter has not the code in a column; see ``state.cold_runs``."""
     words_table = pa.table({"words": pa.array([words.view(np.int64)], pa.list_(pa.int64()))})
     hashed, one = F.xxhash64(F.col(code)), F.lit(1).cast("bigint")
     place = F.shiftrightunsigned(F.shiftrightunsigned(hashed, 32) * F.lit(words.size), 32)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.hashes import add_hash, seeds, whole_numbers
-from eddyline.joins.operator.bucket import BucketBatch
+from eddyline.joins.operator.bucket import BucketBatch, MemberBatch
 from eddyline.joins.operator.event_time import (
     CountedPartnerBatch,
     OrderedBatch,
@@ -24,7 +24,6 @@ from eddyline.joins.operator.event_time import (
     results_by_partner,
     results_of_all,
 )
-from eddyline.joins.operator.members import MemberBatch
 from eddyline.joins.operator.pipeline import results
 from eddyline.joins.operator.products import results_as_products
 from eddyline.joins.plan import JoinWork, ProductCounts

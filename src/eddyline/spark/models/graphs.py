@@ -45,7 +45,7 @@ from eddyline.registry import checked_text, unknown
 from eddyline.spark.models import laying
 from eddyline.spark.models.laying import RawRows, Source, rows_to_fit
 from eddyline.spark.relation import micros_of
-from eddyline.sql.names import column_nodes
+from eddyline.sql.functions import column_nodes
 from eddyline.sql.parsing import parse_condition, quoted
 
 if TYPE_CHECKING:

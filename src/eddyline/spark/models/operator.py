@@ -16,7 +16,7 @@ from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType, TimestampNTZType
+from pyspark.sql.types import IntegerType, StructField, StructType, TimestampNTZType
 
 from eddyline.data.learned import restored
 from eddyline.errors import NotSupportedError, QueryError
@@ -28,9 +28,11 @@ from eddyline.models.planning.choice import AskingChoice
 from eddyline.models.planning.expected import ModelProfile
 from eddyline.models.streams.plan import (
     COMPONENT,
+    MEMBER,
     BucketReport,
     ModelCounts,
     ModelPart,
+    SharedPlan,
     Sketch,
 )
 from eddyline.models.streams.view import ModelView, told_bounds, waiting_rows
@@ -510,3 +512,24 @@ class Arriving:
             f"{quoted(name)} AS {quoted(common)}" for common, name in self._columns(number).items()
         )
         return df.selectExpr(f"{number} AS {SIDE}", *keys, *columns, *more)
+
+
+class SharedModelOperator(ModelOperator):
+    """Runs a ``SharedModelStep``: ``MEMBER`` says which query a result is of."""
+
+    @cached_property
+    def _schema(self) -> StructType:
+        plan = self.step.plan
+        assert isinstance(plan, SharedPlan)
+        fields = [StructField(MEMBER, IntegerType())]
+        for number, (_, node) in enumerate(plan.members):
+            keys = fields_of(node, lambda part: self._sources[part.at].key_fields)
+            schema = schema_of(node.shape, keys, self._sources[0].time_type)
+            fields += [
+                StructField(plan.column(number, field.name), field.dataType) for field in schema
+            ]
+        return StructType(fields)
+
+    def results(self, returned: DataFrame) -> DataFrame:
+        """Return the results in what tasks returned."""
+        return returned.drop(REPORT)

@@ -11,8 +11,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import BooleanType, NullType
 
-from eddyline.data.gc_pause import made_of
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed, made_of
 from eddyline.errors import EddylineError, MissingFieldsWarning, QueryError, own_frames
 from eddyline.query.conditions import (
     BoundRules,

@@ -27,8 +27,8 @@ from eddyline.report.formatting import clipped, counted
 from eddyline.rules.choice import RuleChoice
 from eddyline.rules.compile.program import compile_rules
 from eddyline.rules.description import counts_of, entries_of, rows_of, rule_view, to_come
+from eddyline.rules.plan import SharingProfile
 from eddyline.rules.planning.planner import is_long
-from eddyline.rules.profile import SharingProfile
 from eddyline.rules.store import RuleStore
 from eddyline.rules.view import COMPONENT, RuleCount, added
 from eddyline.runtime.journal import decisions_of

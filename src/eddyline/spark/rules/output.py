@@ -22,7 +22,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StringType
 
 from eddyline.errors import QueryError
 from eddyline.query.rules.rule import Rule
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.plan import SharingProfile
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.rules.task import Keep
 from eddyline.spark.rules.udf import (
@@ -62,15 +62,12 @@ class Output(Protocol):
 
     def lay(self, df: DataFrame, work: Work, observe: Observe) -> DataFrame:
         """Return the result by tasks that are handed the rows."""
-        ...
 
     def read(self, files: ListedScan, work: Work, observe: Observe) -> KeptOfFiles | DataFrame:
         """Return the result by tasks that read files, which have all rows."""
-        ...
 
     def state(self, df: DataFrame, statement: Statement, observe: Observe) -> DataFrame | None:
         """Return the result by one statement of Spark's; None if it takes tasks."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

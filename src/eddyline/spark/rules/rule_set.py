@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 from pyspark import cloudpickle
 from pyspark.sql import functions as F
 
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.errors import EddylineWarning, OptionError, QueryError
 from eddyline.options import SharingOptions
 from eddyline.query.predicates import named_functions
@@ -44,12 +44,7 @@ from eddyline.spark.relation import checked_frame, checked_relation
 from eddyline.spark.rules.binding import MAX_INPUTS, RuleBinder
 from eddyline.spark.rules.correlations import ALERTS, Correlating
 from eddyline.spark.rules.operator import MAX_LINES, RuleOperator, text_of
-from eddyline.spark.rules.output import (
-    CountByRule,
-    MatchesColumn,
-    RowsWhere,
-    about_rules,
-)
+from eddyline.spark.rules.output import CountByRule, MatchesColumn, RowsWhere, about_rules
 from eddyline.spark.rules.task import Keep
 from eddyline.spark.run.job import settings_of
 from eddyline.spark.run.observations import WAIT_S, JobReports
@@ -248,11 +243,7 @@ class RuleSet:
         rest = len(self.correlations) - MAX_LINES
         return (*lines, *([f"{rest:,} more correlations"] if rest > 0 else []))
 
-    def add(
-        self,
-        rules: str | Mapping[str, Given] | RuleSet,
-        rule: Given | None = None,
-    ) -> None:
+    def add(self, rules: str | Mapping[str, Given] | RuleSet, rule: Given | None = None) -> None:
         """Add rules: ``add("r1", "a > 5")``, several by their names, or those of another set.
 
         Instead of a condition, ``el.Rule`` gives one with its level, tags and title.

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eddyline.data.arrays import starts_of
-from eddyline.data.last_used import LastUsed
+from eddyline.data.memory import LastUsed
 from eddyline.data.outcomes import seed_of
 from eddyline.errors import PredicateError, SourceError
 from eddyline.lane.task import FileTask, KeptRows
 from eddyline.rules.choice import FIRST_ROWS, RuleChoice
 from eddyline.rules.match.matcher import Matcher
-from eddyline.rules.profile import SharingProfile
+from eddyline.rules.plan import SharingProfile
 from eddyline.runtime.journal import Decisions, TaskReport
 from eddyline.spark.arrow_tasks import gathered, on_last_row, task_ids, with_last
 

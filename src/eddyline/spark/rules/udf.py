@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from eddyline.data.gc_pause import collector_paused
+from eddyline.data.memory import collector_paused
 from eddyline.lane.task import FileTask
 from eddyline.spark.analysis import operand
 from eddyline.spark.arrow_tasks import begin_task

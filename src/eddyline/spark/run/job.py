@@ -35,38 +35,31 @@ class Outlet(Protocol):
 
     def begin(self, *, continues: bool) -> None:
         """Get ready; see ``sinks.Sink.begin``."""
-        ...
 
     def write(self, results: Laid, spark: SparkSession, batch_id: int) -> Callable[[float], int]:
         """Write the results of a micro-batch, which has a session of its own.
 
         Returns a function that waits for their number.
         """
-        ...
 
     @property
     def takes_all(self) -> bool:
         """Whether each write runs a job over all rows; see ``sinks.Sink.takes_all``."""
-        ...
 
     @property
     def calls_user(self) -> bool:
         """Whether a function of the user's gets the rows as a DataFrame."""
-        ...
 
     @property
     def takes_arrow(self) -> bool:
         """Whether results may be a table; see ``sinks.ArrowSink``."""
-        ...
 
     def takes_tasks(self, spark: SparkSession) -> bool:
         """Whether tasks may write the results of a micro-batch, which has a session of its own."""
-        ...
 
     @property
     def kept_by(self) -> Mapping[str, int]:
         """Rows of the last micro-batch by query, of several that run together."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -113,15 +106,12 @@ class Feed(Protocol):
 
     def open(self) -> None:
         """Begin, with the rows that there are now."""
-        ...
 
     def look(self) -> None:
         """Write the rows that are new."""
-        ...
 
     def close(self) -> None:
         """End."""
-        ...
 
 
 class SinkOutlet:

@@ -53,11 +53,7 @@ from eddyline.spark.run.checkpoint_files import CheckpointFiles
 from eddyline.spark.run.job import SinkOutlet, count_of
 from eddyline.spark.run.observations import has_told_all
 from eddyline.spark.run.running_query import RunFace
-from eddyline.spark.session import (
-    BatchInterrupted,
-    cancel_jobs_once_stopped,
-    local_property,
-)
+from eddyline.spark.session import BatchInterrupted, cancel_jobs_once_stopped, local_property
 from eddyline.spark.sinks.files import file_system, uri_of
 from eddyline.spark.starting import spark_trigger
 from eddyline.spark.stream_files import FileStream, backlog_of, rejecting_streams

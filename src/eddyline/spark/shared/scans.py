@@ -28,7 +28,7 @@ from sqlglot import exp
 from eddyline.aggregates.functions import AGGREGATES, function_of
 from eddyline.aggregates.monoids import MONOIDS, Lists
 from eddyline.aggregates.plan import PLACE
-from eddyline.aggregates.slides import Slides
+from eddyline.aggregates.windows import Slides
 from eddyline.errors import EddylineError
 from eddyline.lane.results import with_places
 from eddyline.models import graph

@@ -69,11 +69,9 @@ class Sink(Protocol):
         Raises:
             SourceError: rows of another run are where this one would write.
         """
-        ...
 
     def write(self, df: DataFrame, batch_id: int) -> None:
         """Take the rows of one micro-batch; called again with the same id after a failure."""
-        ...
 
 
 class ArrowSink(Sink, Protocol):
@@ -93,23 +91,19 @@ class ArrowSink(Sink, Protocol):
             spark: the session of the micro-batch.
             batch_id: the micro-batch.
         """
-        ...
 
     def takes_results(self, schema: StructType, spark: SparkSession) -> bool:
         """Whether tasks may write results of a schema, by the settings of a micro-batch."""
-        ...
 
     def result_writer(
         self, schema: StructType, spark: SparkSession, batch_id: int
     ) -> Callable[[], ResultWriter]:
         """Return what makes the writer of each task of a micro-batch; see ``lane.results``."""
-        ...
 
     def commit(
         self, receipts: Sequence[bytes], schema: StructType, spark: SparkSession, batch_id: int
     ) -> None:
         """Take the results of a micro-batch by the receipts of its tasks."""
-        ...
 
 
 def takes_tasks(sink: Sink, schema: StructType | None, spark: SparkSession) -> bool:

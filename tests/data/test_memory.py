@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from eddyline.data.gc_pause import PIECE, collector_paused, made_of
+from eddyline.data.memory import PIECE, collector_paused, made_of
 
 
 @pytest.fixture(params=[True, False], autouse=True)

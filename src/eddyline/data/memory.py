@@ -1,5 +1,6 @@
-"""Python's collector of cycles, paused where many objects are made that stay.
+"""What stays in memory: values that are kept, and cycles that the collector does not look for.
 
+Python's collector is paused where many objects are made that stay.
 It looks through all of them again and again: up to half the time of reading, compiling, packing and
 unpacking a thousand rules. A collector that its owner has switched off stays off.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 import gc
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,3 +46,28 @@ def made_of(make: Callable[[T], Made], items: Iterable[T]) -> list[Made]:
         with collector_paused():
             results += map(make, piece)
     return results
+
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class LastUsed(dict[Key, Value], Generic[Key, Value]):
+    """Values by their keys, at most so many, in the order of their last use.
+
+    >>> kept = LastUsed(2)
+    >>> [kept.get_or_make(key, lambda: key) for key in "aabac"], list(kept)
+    (['a', 'a', 'b', 'a', 'c'], ['a', 'c'])
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def get_or_make(self, key: Key, make: Callable[[], Value]) -> Value:
+        """Return the value of a key, made if there is none."""
+        value = self.pop(key) if key in self else make()
+        self[key] = value
+        while len(self) > self._most:
+            del self[next(iter(self))]
+        return value
