@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-large test-all check lint type fmt sizes docs pictures release bench bench-quick flink kernels clean java
+.PHONY: help setup demo test test-large test-all check lint type fmt sizes docs pictures release release-pairs bench bench-quick flink kernels clean java
 
 help:  ## Show the commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -79,6 +79,9 @@ docs: $(VENV)/.with-docs  ## Build the site into build/docs, from docs/ and the 
 
 release: java $(VENV)/.with-release  ## Build wheel and source archive into dist, check them, run the first pages with the wheel.
 	@$(RUN) -m tools.release
+
+release-pairs: java $(VENV)/.with-release  ## Try wheel and source archive with each Python found and each PySpark.
+	@$(RUN) -m tools.release --pairs
 
 pictures: java $(STAMP)  ## Draw the pictures of the docs anew; needs Chromium.
 	@$(RUN) -m tools.pictures

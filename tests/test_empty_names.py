@@ -23,6 +23,12 @@ def test_variables_parameters_and_classmethods_count_and_attributes_do_not():
     ]  # fmt: skip
 
 
+def test_left_beside_right_is_a_side_and_left_alone_says_nothing():
+    sides = "def joined(left, right):\n    return left + right\n"
+    assert list(empty_names(sides)) == []
+    assert list(empty_names(f"{sides}def rest(rows):\n    left = rows[1:]\n")) == [(4, "left")]
+
+
 def test_a_room_may_have_as_many_as_before_and_a_new_room_none(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.py").write_text(TEXT)

@@ -3,6 +3,9 @@
 Wheel and source archive are built, checked for what must and what must not be in them, and the
 wheel is installed without the checkout into a clean environment. The first pages run there.
 Nothing is uploaded. The first check that fails ends it with exit code 1.
+
+``make release-pairs`` tries the first pages with each Python that is found and each PySpark, with
+the wheel and with the source archive, and prints a table.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +32,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 PAGES = ("README.md", "docs/tour.md")
 """Pages that a user tries first."""
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PYSPARKS = ("4.1", "4.2", "4.3")
+"""Versions that are tried, as far as they are found and can be installed."""
 EXTRAS = "report,sigma"
 """Extras that these pages need."""
 BESIDE = {"CHANGELOG.md", "CITATION.cff", "LICENSE", "PKG-INFO", "README.md", "SECURITY.md"}
@@ -142,23 +148,54 @@ def build() -> tuple[Path, Path]:
     return wheel, archive
 
 
-def try_pages(wheel: Path, place: Path) -> None:
-    """Run the snippets of ``PAGES`` with the wheel, and nothing of the checkout.
+def try_pages(package: Path, place: Path, python: str = sys.executable, pyspark: str = "") -> None:
+    """Run the snippets of ``PAGES`` with a package, and nothing of the checkout.
+
+    Args:
+        package: the wheel or the source archive.
+        place: an empty folder.
+        python: the interpreter of the environment that is made.
+        pyspark: a version such as ``4.1``; the tested one if empty.
 
     Raises:
         ReleaseError: they do not run; with the end of what they said.
     """
-    venv.create(place / "env", with_pip=True)
-    python = place / "env" / "bin" / "python"
+    run(python, "-m", "venv", place / "env")
+    inside = place / "env" / "bin" / "python"
     quiet = ("--quiet", "--disable-pip-version-check")
-    needs = ("--constraint", ROOT / "constraints.txt", f"{wheel}[{EXTRAS}]")
-    run(python, "-m", "pip", "install", *quiet, *needs)
+    constraints = (ROOT / "constraints.txt").read_text("utf-8")
+    if pyspark:
+        constraints = re.sub(r"(?m)^pyspark==.*$", f"pyspark=={pyspark}.*", constraints)
+    (place / "constraints.txt").write_text(constraints, "utf-8")
+    needs = ("--constraint", place / "constraints.txt", f"{package}[{EXTRAS}]")
+    run(inside, "-m", "pip", "install", *quiet, *needs)
     for page in PAGES:
-        (own := place / Path(page).stem).mkdir()
-        done = snippets.run(ROOT / page, str(python), own)
+        (folder := place / Path(page).stem).mkdir()
+        done = snippets.run(ROOT / page, str(inside), folder)
         if done.returncode != 0:
-            msg = f"{page} does not run with the wheel:\n{done.stderr[-4000:]}"
+            msg = f"{page} does not run with {package.name}:\n{done.stderr[-4000:]}"
             raise ReleaseError(msg)
+
+
+def try_pairs(packages: Iterable[Path]) -> int:
+    """Try the pages with each Python and PySpark; prints a line for each, returns the exit code."""
+    failed = 0
+    for version in PYTHONS:
+        python = shutil.which(f"python{version}")
+        if python is None:
+            print(f"Python {version}: not found here, so not tried", flush=True)
+            continue
+        for pyspark in PYSPARKS:
+            for package in packages:
+                with tempfile.TemporaryDirectory(prefix="eddyline-release-") as place:
+                    try:
+                        try_pages(package, Path(place), python, pyspark)
+                        outcome = "the pages run"
+                    except (ReleaseError, subprocess.CalledProcessError) as error:
+                        failed, outcome = 1, f"FAILED: {error}"
+                kind = "wheel" if package.suffix == ".whl" else "source archive"
+                print(f"Python {version}, PySpark {pyspark}, {kind}: {outcome}", flush=True)
+    return failed
 
 
 def main() -> int:
@@ -167,6 +204,8 @@ def main() -> int:
         version = check_versions()
         print(f"eddyline {version}")
         made = build()
+        if "--pairs" in sys.argv[1:]:
+            return try_pairs(made)
         print("Installing the wheel into a clean environment, and running pages there ...")
         with tempfile.TemporaryDirectory(prefix="eddyline-release-") as place:
             try_pages(made[0], Path(place))
