@@ -33,18 +33,28 @@ except ImportError:  # Windows has no flock: processes compile beside one anothe
     fcntl = None  # type: ignore[assignment]
 
 _importing = threading.Lock()
+_loaded: Any = None
+"""numba, once it is imported whole."""
 
 
 def _numba() -> Any:
     """Return numba; a thread waits for another one that is importing it.
 
     Its modules import each other in circles. Python lets threads that import at once pass each
-    other there, and a thread would see half a module.
+    other there, and a thread would see half a module. The contexts of the compiler are made here,
+    too. numba guards them with a lock of their own, and takes that of the compiler inside. A thread
+    that took the two in the other order would wait for ever.
     """
-    with _importing:
-        import numba  # noqa: PLC0415 - see above
-        import numba.core.registry  # noqa: PLC0415
-    return numba
+    global _loaded  # noqa: PLW0603
+    if _loaded is None:
+        with _importing:
+            import numba  # noqa: PLC0415 - see above
+            from numba.core.registry import cpu_target  # noqa: PLC0415
+
+            for context in ("typing_context", "target_context"):
+                getattr(cpu_target, context)
+            _loaded = numba
+    return _loaded
 
 
 P = ParamSpec("P")
