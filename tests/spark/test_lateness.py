@@ -47,7 +47,7 @@ def engine_over(spark, folder, *, lateness=None, **options):
     ("n_late", "share", "hint"),
     [
         (49, None, None),
-        (50, None, "a longer lateness of the stream waits for them. Files"),
+        (50, None, "a longer lateness of the stream waits for them. Spark reads files"),
         (199, 0.99, None),
         (201, 0.99, "lateness='learned 99.9 %' of"),
         (50, 0.9999, "lateness='learned 99.999 %' of"),

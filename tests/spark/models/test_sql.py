@@ -444,7 +444,7 @@ def test_queries_of_models_start_beside_others(spark, folder, tmp_path):
             41,
         ),
         ("SELECT flag FROM s MODEL flag WITHIN 1 MAX GAP 1 DAY", QueryError, "give a number", 26),
-        (f"SELECT x, x + 1 AS err_x FROM {SHIPS}", OptionError, "begin with coef_", 8),
+        (f"SELECT x, x + 1 AS err_x FROM {SHIPS}", OptionError, "begins with coef_", 8),
     ],
 )
 def test_what_streams_and_columns_do_not_allow_is_said_with_its_place(

@@ -336,5 +336,5 @@ def test_a_batch_of_too_long_titles_is_an_error_of_ours(monkeypatch):
     told = task.with_descriptions(lists, about).to_pylist()
     assert [[each["id"] for each in row] for row in told] == [["r", "s"], [], ["s", "r"]]
     monkeypatch.setattr(task, "MAX_NAMES_BYTES", 150)
-    with pytest.raises(SourceError, match="4 matches of a batch of 3 rows come to 200 bytes"):
+    with pytest.raises(SourceError, match="4 matches of a batch of 3 rows take 200 bytes"):
         task.with_descriptions(lists, about)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 import eddyline as el
 from eddyline.errors import SourceError
 from eddyline.lane import results as lane_results
+from eddyline.lane.expressions import ColumnValues
 from eddyline.lane.results import by_place
 from eddyline.spark.arrow_tasks import Tasks
 from eddyline.spark.run.job import write_by_tasks
@@ -447,7 +448,7 @@ def test_a_row_of_a_block_does_not_keep_the_block():
 
 def test_queries_together_hold_a_bounded_number_of_bytes(monkeypatch):
     monkeypatch.setattr(lane_results, "HELD_BYTES", 4_000)
-    pick = lane_results.Picked((("x",),), pa.schema([("x", pa.int64())]))
+    pick = lane_results.Picked((ColumnValues(("x",)),), pa.schema([("x", pa.int64())]))
     queries = dict.fromkeys(range(20), (pick, lane_results.BlobWriter))
     writer = lane_results.WriterPerQuery(queries, "of")
     table = pa.table({"x": [*range(40)], "of": [[place % 21, 3] for place in range(40)]})
@@ -464,7 +465,7 @@ def test_queries_together_hold_a_bounded_number_of_bytes(monkeypatch):
 def test_a_field_is_picked_whatever_its_name_is():
     table = pa.table({"a.b": [{".x": 1, "y": {"z": "deep"}}]})
     kinds = pa.schema([("one", pa.int32()), ("two", pa.string())])
-    pick = lane_results.Picked((("a.b", 0), ("a.b", 1, 0)), kinds)
+    pick = lane_results.Picked((ColumnValues(("a.b", 0)), ColumnValues(("a.b", 1, 0))), kinds)
     assert pick(table).to_pylist() == [{"one": 1, "two": "deep"}]
 
 

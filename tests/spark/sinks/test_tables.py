@@ -295,7 +295,7 @@ def test_delta_tables_with_rules_of_their_own_are_refused(spark, tmp_path):
     DeltaTable(path).alter.add_constraint({"few": "id < 5"})
     with pytest.raises(SourceError, match=r"has delta.constraints.few, which this sink does not"):
         sink_of("delta", path).write(frame(spark, (9, "a")), 0)
-    with pytest.raises(SourceError, match=r"is parted by no column, not by v; leave partition_by"):
+    with pytest.raises(SourceError, match=r"is partitioned by no column, not by v; leave"):
         sink_of("delta", path, arguments={"partition_by": "v"}).write(frame(spark, (9, "a")), 0)
 
 
