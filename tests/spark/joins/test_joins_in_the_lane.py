@@ -362,7 +362,8 @@ def test_conditions_on_inputs_are_evaluated_over_the_files(
             "`a.t` string, bv int, v int, `c.w` double, w double",
             False,
         ),
-        ("a.v + 1 AS more, c.t", "more int, t string", True),
+        ("a.v + 1 AS more, c.t", "more int, t string", False),
+        ("a.v % 7 AS rest, c.t", "rest int, t string", True),
     ],
 )
 def test_a_join_of_few_rows_takes_no_job_of_spark(
