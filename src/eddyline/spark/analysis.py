@@ -9,7 +9,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException, PySparkTypeError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     MapType,
@@ -21,6 +20,7 @@ from pyspark.sql.types import (
 
 from eddyline.errors import NotSupportedError, QueryError
 from eddyline.registry import hint
+from eddyline.spark.arrow_types import to_arrow_schema, to_arrow_type
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.session import is_on
 from eddyline.sql.functions import CASTS, SAFE, STRICT

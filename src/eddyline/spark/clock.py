@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.constraints.bounds import LatenessRule, LearnedLateness, changes
 from eddyline.data.learned import restored
 from eddyline.report import clock as words
 from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.event_time import MICROS, Asked, LateRows, counted, disorders, warned_of_late
 from eddyline.spark.operator import Laid, Operator
 from eddyline.spark.relation import LOCAL, lateness_rule, micros_of, time_type

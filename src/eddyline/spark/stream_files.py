@@ -24,7 +24,6 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import pyarrow as pa
 from pyarrow import parquet
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from eddyline.data.parquet_spans import ParquetFiles
@@ -32,6 +31,7 @@ from eddyline.errors import EddylineError
 from eddyline.runtime.records import Backlog, whole
 from eddyline.sources.rejected import file_name
 from eddyline.sources.source import Source
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.sources.kept import STREAM, offsets_of_batch, source_in
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
@@ -55,6 +55,7 @@ from eddyline.errors import NotSupportedError, QueryError
 from eddyline.lane.exchange import BUCKET
 from eddyline.query.query import both
 from eddyline.spark.analysis import check_travel, has_no_order, is_collated, refused, unlogged
+from eddyline.spark.arrow_types import to_arrow_type
 from eddyline.spark.bucketed import shuffled
 from eddyline.spark.prepared import Known, Reduced
 from eddyline.sql.parsing import quoted, tokens_of

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -81,6 +80,7 @@ from eddyline.spark.aggregates.columns import (
 )
 from eddyline.spark.aggregates.task import END, AggregateWorker, FileRows, PlainValues
 from eddyline.spark.analysis import arrow_schema, refused, unlogged
+from eddyline.spark.arrow_types import to_arrow_type
 from eddyline.spark.bucketed import (
     REPORTED,
     StreamOperator,

@@ -7,7 +7,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StructField, StructType
 
 from eddyline.errors import QueryError
@@ -33,6 +32,7 @@ from eddyline.query.steps import (
 from eddyline.registry import unknown
 from eddyline.routing.table import candidates
 from eddyline.spark.analysis import arrow_schema, check_travel, table_schema
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.bucketed import REPORTED
 from eddyline.spark.filters.binding import MAX_ATTRIBUTES
 from eddyline.spark.filters.guard import steps_of

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import msgspec
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from eddyline.data.hashes import KINDS
@@ -56,6 +55,7 @@ from eddyline.report import joins as words
 from eddyline.report.formatting import one_line, span
 from eddyline.spark.analysis import arrow_schema
 from eddyline.spark.arrow_tasks import map_batches
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.bucketed import BucketedOperator, shuffled, state_of
 from eddyline.spark.joins.bound import BoundJoin, bind_join
 from eddyline.spark.joins.inputs import BatchMode, InputFilter, JoinInputs

@@ -18,7 +18,6 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
@@ -27,6 +26,7 @@ from eddyline.lane.exchange import BUCKET
 from eddyline.query.predicates import FunctionPredicate, named
 from eddyline.query.steps import FilterStep
 from eddyline.spark.analysis import column_types
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.filters.binding import bind_to
 from eddyline.spark.filters.guard import settled
 from eddyline.spark.joins.layout import (

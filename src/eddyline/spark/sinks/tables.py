@@ -606,7 +606,7 @@ def nullable(kind: Any) -> Any:
 
 def arrow_of(schema: T.StructType) -> pa.Schema:
     """Return the columns of a new table as Arrow's, all of which may be NULL."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415
+    from eddyline.spark.arrow_types import to_arrow_schema  # noqa: PLC0415
 
     columns = T.StructType.fromJson(nullable(schema.jsonValue()))
     return to_arrow_schema(columns, timezone="UTC")

@@ -18,11 +18,11 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import OptionError
 from eddyline.sources.rejected import PROPERTY, file_name
 from eddyline.sources.source import LIMIT
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.sources.kept import (
     FIRST,
     PREFIX,

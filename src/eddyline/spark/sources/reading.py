@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from eddyline.errors import OptionError
 from eddyline.sources import SOURCES, source_of
 from eddyline.spark.analysis import is_known, reason_of
+from eddyline.spark.arrow_types import to_arrow_schema
 from eddyline.spark.sources.data_source import SourceOfSpark, check_limit
 from eddyline.spark.sources.kept import HIDDEN, PREFIX, STREAM, VERSION
 
