@@ -13,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from eddyline.errors import QueryError
-from eddyline.spark.projection import picked_columns
+from eddyline.query.steps import ProjectStep
+from eddyline.spark.projection import ProjectOperator, picked_columns
 
 pytestmark = pytest.mark.spark
 
@@ -178,7 +179,7 @@ def test_drawn_expressions_have_the_values_of_spark(spark, change, ansi, extreme
     for text in dict.fromkeys(drawn):
         with suppress(PySparkException):
             like = rows.selectExpr(f"{text} AS v")
-            if picked := picked_columns([f"{text} AS v"], rows.schema, like):
+            if picked := picked_columns([f"{text} AS v"], rows.schema, like, ansi=ansi):
                 computed[text] = picked
     assert len(computed) > 20
     wanted = answers_of_spark(rows, [*computed])
@@ -212,21 +213,26 @@ def test_drawn_expressions_have_the_values_of_spark(spark, change, ansi, extreme
 )
 def test_what_arrow_may_compute_otherwise_is_left_to_spark(spark, text):
     rows = spark.createDataFrame([], StructType.fromDDL(SCHEMA))
-    assert picked_columns([f"{text} AS v"], rows.schema, rows.selectExpr(f"{text} AS v")) is None
+    assert (
+        picked_columns([f"{text} AS v"], rows.schema, rows.selectExpr(f"{text} AS v"), ansi=True)
+        is None
+    )
 
 
 def test_text_with_a_collation_is_left_to_spark(spark):
     rows = spark.createDataFrame([("a",)], "s STRING COLLATE UTF8_LCASE")
     for text in ("s = 'A'", "CASE WHEN s = 'A' THEN 1 END", "length(s)"):
         like = rows.selectExpr(f"{text} AS v")
-        assert picked_columns([f"{text} AS v"], rows.schema, like) is None
+        assert picked_columns([f"{text} AS v"], rows.schema, like, ansi=True) is None
 
 
 def test_an_error_names_the_column_and_says_what_helps(spark, change):
     change(ansi=True)
     rows = spark.createDataFrame([(2**62, 0.0)], "l BIGINT, x DOUBLE")
     for text, why in {"l * l": "overflow", "1 / x": "divide by zero"}.items():
-        picked = picked_columns([f"{text} AS v"], rows.schema, rows.selectExpr(f"{text} AS v"))
+        picked = picked_columns(
+            [f"{text} AS v"], rows.schema, rows.selectExpr(f"{text} AS v"), ansi=True
+        )
         with pytest.raises(QueryError, match=rf"output column .*{why}.*try_add"):
             picked(rows.toArrow())
 
@@ -234,8 +240,18 @@ def test_an_error_names_the_column_and_says_what_helps(spark, change):
 def test_a_constant_is_in_each_row_and_in_none_of_no_rows(spark):
     rows = spark.range(3)
     picked = picked_columns(
-        ["1 AS one", "'k' AS k"], rows.schema, spark.sql("SELECT 1 AS one, 'k' AS k")
+        ["1 AS one", "'k' AS k"], rows.schema, spark.sql("SELECT 1 AS one, 'k' AS k"), ansi=True
     )
     assert picked(rows.toArrow()).to_pylist() == 3 * [{"one": 1, "k": "k"}]
     assert picked(rows.toArrow().slice(0, 0)).num_rows == 0
     assert isinstance(picked(pa.table({"id": pa.array([], pa.int64())})), pa.Table)
+
+
+def test_ansi_mode_is_that_of_the_start(spark, change):
+    """As it is of Spark's streams, whatever the session is set to before the first batch."""
+    rows = spark.createDataFrame([(2**62,)], "l BIGINT")
+    change(ansi=True)
+    operator = ProjectOperator("q", ProjectStep("s", ("l * l AS v",)), rows)
+    change(ansi=False)
+    with pytest.raises(QueryError, match="overflow"):
+        operator.arrow_step.result(rows.toArrow())

@@ -36,7 +36,7 @@ def rows(spark):
 )
 def test_columns_and_fields_are_picked(rows, texts):
     like = rows.selectExpr(*texts)
-    found = picked_columns(texts, rows.schema, like)(rows.toArrow())
+    found = picked_columns(texts, rows.schema, like, ansi=True)(rows.toArrow())
     wanted = like.toArrow()
     assert found.schema == wanted.schema
     assert repr(found.to_pylist()) == repr(wanted.to_pylist())
@@ -45,11 +45,11 @@ def test_columns_and_fields_are_picked(rows, texts):
 @pytest.mark.parametrize("text", ["n % 2 AS n", "upper(text) AS n", "s.x.y AS n"])
 def test_a_column_that_arrow_cannot_make_is_left_to_spark(rows, text):
     like = rows.selectExpr("n") if text == "s.x.y AS n" else rows.selectExpr(text)
-    assert picked_columns([text], rows.schema, like) is None
+    assert picked_columns([text], rows.schema, like, ansi=True) is None
 
 
 def test_a_name_that_two_columns_have_is_left_to_spark(spark):
     rows = spark.sql("SELECT 1 AS a, 2 AS A")
-    assert picked_columns(["a"], rows.schema, spark.sql("SELECT 1 AS a")) is None
-    every = picked_columns(["*"], rows.schema, rows)
+    assert picked_columns(["a"], rows.schema, spark.sql("SELECT 1 AS a"), ansi=True) is None
+    every = picked_columns(["*"], rows.schema, rows, ansi=True)
     assert every is None

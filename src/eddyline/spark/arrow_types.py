@@ -1,6 +1,6 @@
 """Arrow types of Spark's types, whatever the version of PySpark.
 
-PySpark 4.1 and 4.2 have instants in UTC always. Later versions ask for their time zone.
+PySpark 4.1 has all instants in UTC, and 4.3 asks for their time zone.
 """
 
 from __future__ import annotations

@@ -51,6 +51,8 @@ class ProjectOperator(Operator):
         self.query = query
         self._source = source
         """A DataFrame with the columns of its input, for analysis only."""
+        self._ansi = is_ansi(source.sparkSession)
+        """Whether ANSI mode is on. Spark fixes that for a stream when it starts, too."""
         self.name = f"project {step.output}"
         self._step = step
 
@@ -141,7 +143,7 @@ class ProjectOperator(Operator):
             return None
         texts, source = self._step.projections, self._source
         like = self.shape(source)
-        picked = picked_columns(texts, source.schema, like)
+        picked = picked_columns(texts, source.schema, like, ansi=self._ansi)
         return None if picked is None else ArrowStep(like, picked)
 
     def shape(self, df: DataFrame) -> DataFrame:
@@ -176,20 +178,25 @@ def called_column(df: DataFrame, predicate: FunctionPredicate) -> Column:
     return answers
 
 
-def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) -> Picked | None:
+def picked_columns(
+    texts: Sequence[str], source: StructType, like: DataFrame, *, ansi: bool
+) -> Picked | None:
     """Return how output columns are made of a table; None if Spark has to compute one.
 
     Args:
         texts: the output columns, as SQL.
         source: the columns of the input.
         like: a DataFrame with the output columns.
+        ansi: whether Spark raises an error where ANSI SQL does.
     """
     every = [quoted(name) for name in source.names]
     texts = [output for text in texts for output in (every if text == "*" else [text])]
     columns: list[Values] = []
     for text, field in zip(texts, like.schema, strict=True):
         path = _found(plain_path(text), source)
-        values = computed_values(text, source, field.dataType, like) if path is None else None
+        values = None
+        if path is None:
+            values = computed_values(text, source, field.dataType, ansi=ansi)
         if path is not None and path[1] == field.dataType:
             values = ColumnValues(path[0])
         if values is None:
@@ -202,7 +209,7 @@ def picked_columns(texts: Sequence[str], source: StructType, like: DataFrame) ->
 
 
 def computed_values(
-    text: str, source: StructType, wanted: DataType, like: DataFrame
+    text: str, source: StructType, wanted: DataType, *, ansi: bool
 ) -> Values | None:
     """Return what computes SQL of a type over a table; None if Spark has to.
 
@@ -210,7 +217,7 @@ def computed_values(
         text: the SQL, perhaps with an alias.
         source: the columns of the table.
         wanted: the type that Spark gives it.
-        like: a DataFrame of the session.
+        ansi: whether Spark raises an error where ANSI SQL does.
     """
     types = {field.name: field.dataType.simpleString() for field in source}
     if len({name.lower() for name in types}) < len(source):
@@ -221,7 +228,7 @@ def computed_values(
         # Text with a collation is compared otherwise, and has another name of its type.
         return path[0] if path and path[1].simpleString() in ARROW_TYPES else None
 
-    computed = column_values(text, types, path_of, ansi=is_ansi(like.sparkSession))
+    computed = column_values(text, types, path_of, ansi=ansi)
     if computed is None or computed[1].text != wanted.simpleString():
         return None
     return computed[0]

@@ -422,7 +422,7 @@ def _descriptions(value: Any) -> Iterator[dict[str, Any]]:
 # -- versions of tables ------------------------------------------------------------------------
 
 Versions = dict[str, dict[str, Any]]
-"""Version of each table that a batch reads, by its name; JSON. It is noted before the batch runs.
+"""Version of each table that a batch reads, by its name; JSON.
 
 The state folder notes them before the batch runs. A batch that was killed has no manifest. It runs
 again in a process that may find newer versions, and has to read those of its first attempt. A batch

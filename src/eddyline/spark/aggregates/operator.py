@@ -175,6 +175,8 @@ class AggregatingOperator(StreamOperator[AggregatePart, BucketReport]):
         self.micros = micros_of(site.df, site.time, site.query) + F.lit(site.clock.offset)
         self.is_local = time_type(site.df, site.time, site.query) == LOCAL
         self.rows_shape = site.df
+        self.ansi = is_ansi(site.df.sparkSession)
+        """Whether ANSI mode is on. Spark fixes that for a stream when it starts, too."""
         timed = site.df.withColumn(MICROS, self.micros)
         self.groups = Groups.from_columns(timed, group_by)
         self.calls = Lifting(timed, by_row=self.by_row).calls(calls)
@@ -800,9 +802,11 @@ class AggregateOperator(AggregatingOperator):
         if self._tells_old or self.step.copies or isinstance(self.window, SessionWindow):
             return None
         shape, having = self.shape(self.rows_shape), None
-        picked = picked_columns(self.step.projections, self.plain_fields, shape)
+        picked = picked_columns(self.step.projections, self.plain_fields, shape, ansi=self.ansi)
         if self.step.having:
-            having = computed_values(self.step.having, self.plain_fields, BooleanType(), shape)
+            having = computed_values(
+                self.step.having, self.plain_fields, BooleanType(), ansi=self.ansi
+            )
         if picked is None or (self.step.having and having is None):
             return None
         start = None if self._has_no_start else self.window.length

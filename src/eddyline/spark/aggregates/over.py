@@ -127,7 +127,7 @@ class OverOperator(AggregatingOperator):
         values = [StructField(call.call.column, call.kind) for call in self.calls]
         like = self.results(self.spark.createDataFrame([], self.task_schema))
         texts = [*map(quoted, names), *(value.name for value in values)]
-        picked = picked_columns(texts, StructType([*self.columns, *values]), like)
+        picked = picked_columns(texts, StructType([*self.columns, *values]), like, ansi=self.ansi)
         if picked is None:
             return None
         return ArrowStep(like, self.plain_values(names, has_window=False, picked=picked))

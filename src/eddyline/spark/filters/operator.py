@@ -28,6 +28,7 @@ from eddyline.spark.filters.parts import ArrowPart, LastPart, Laying, NativePart
 from eddyline.spark.lane import Lane, Refused, guarded
 from eddyline.spark.operator import PREFIX, Laid, Operator
 from eddyline.spark.projection import computed_values
+from eddyline.spark.session import is_ansi
 from eddyline.spark.task_results import ArrowStep
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ class FilterOperator(Operator):
         self.name = f"filter {relation}" if relation else "filter"
         self.guard = guard
         self.notes: dict[str, str] = {}
-        self.rows: DataFrame | None = None
-        """A DataFrame with the columns of its rows, where these are results, for analysis only."""
+        self._results: tuple[DataFrame, bool] | None = None
+        """A DataFrame with the columns of its rows, where these are results, for analysis only, and
+        whether ANSI mode is on."""
         self._of = f" of {relation}" if relation else ""
         self._max_handed_over = max_handed_over
         self._run_id = uuid.uuid4().hex
@@ -122,7 +124,7 @@ class FilterOperator(Operator):
         operator = cls(bound, options, site.query, relation=relation)
         operator.predicates = step.predicates
         if not site.is_source:
-            operator.rows = site.df
+            operator.follow_results(site.df)
         if site.is_source and site.is_alone and site.df.isStreaming:
             operator.lane.follow(site.df, asks_files=site.asks_files)
         return operator
@@ -254,19 +256,23 @@ class FilterOperator(Operator):
         kept = guarded(df, laying.df) if is_guarded else laying.df
         return Laid(kept, tuple(laying.pending), tasks=laying.tasks)
 
+    def follow_results(self, df: DataFrame) -> None:
+        """Take note that its rows are results, with the columns of a DataFrame."""
+        self._results = df, is_ansi(df.sparkSession)
+
     @cached_property
     def arrow_step(self) -> ArrowStep | None:
         """How results of a join are kept, where Arrow has the answer of each predicate."""
-        (segment, *others), rows = self.bound.segments, self.rows
+        segment, *others = self.bound.segments
         is_sql = not (segment.functions or segment.barrier or self.bound.checks or others)
-        if rows is None or not is_sql or not segment.native or self.guard.marks:
+        if self._results is None or not is_sql or not segment.native or self.guard.marks:
             return None
-        kept = []
+        (rows, ansi), kept = self._results, []
         for predicate in segment.native:
             text = predicate.safe_text
             if self.guard.rows:
                 text = f"NOT ({self.guard.rows}) OR ({text}\n)"
-            condition = computed_values(text, rows.schema, BooleanType(), rows)
+            condition = computed_values(text, rows.schema, BooleanType(), ansi=ansi)
             if condition is None:
                 return None
             kept.append(condition)

@@ -244,5 +244,5 @@ def member_filter(step: MemberFilterStep, site: Site) -> FilterOperator:
     guard = Guard(f"{MEMBER} = {step.number}")
     operator = FilterOperator(bound, options, step.query, relation=step.query, guard=guard)
     operator.keeps_few = True
-    operator.rows = site.df
+    operator.follow_results(site.df)
     return operator

@@ -54,6 +54,7 @@ from eddyline.spark.operator import Laid, LaidOut, Operator, Site
 from eddyline.spark.operators import laid_out, operators_of
 from eddyline.spark.parts import Part, Trunk
 from eddyline.spark.projection import computed_values
+from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.scans import PLACES, Placed, SharedScan
 from eddyline.sql.functions import NON_DETERMINISTIC, READ_BY, names_among
 from eddyline.sql.parsing import comparable, quoted
@@ -406,12 +407,12 @@ def _are_kept_by_arrow(form: Form, query: Query) -> bool:
     names = [joined.name for joined in form.join.joined]
     dfs = {name: query.relations[form.stream(name)].df for name in names}
     rows = StructType([StructField(name, df.schema) for name, df in dfs.items()])
-    like = next(iter(dfs.values()))
+    ansi = is_ansi(next(iter(dfs.values())).sparkSession)
     return all(
-        computed_values(predicate.text, rows, BooleanType(), like) is not None
+        isinstance(predicate, SqlPredicate)
+        and computed_values(predicate.text, rows, BooleanType(), ansi=ansi) is not None
         for step in form.residual
         for predicate in step.predicates
-        if isinstance(predicate, SqlPredicate)
     )
 
 

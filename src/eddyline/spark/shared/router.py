@@ -24,6 +24,7 @@ from eddyline.lane.results import Picked, WriterPerQuery, by_place, rows_by_plac
 from eddyline.spark.analysis import frame_of, table_schema
 from eddyline.spark.operator import PREFIX
 from eddyline.spark.projection import picked_columns
+from eddyline.spark.session import is_ansi
 from eddyline.spark.shared.scans import PLACES
 from eddyline.spark.sinks.files import FileSink
 from eddyline.spark.sinks.sinks import MemorySink, takes_tasks
@@ -98,7 +99,9 @@ def member_of(
     member.schema = like.schema
     if may_be_table:
         member.source = bare.schema
-        member.picked = picked_columns(projections, bare.schema, like)
+        member.picked = picked_columns(
+            projections, bare.schema, like, ansi=is_ansi(like.sparkSession)
+        )
     columns = [name for name in rows.columns if name != PLACES]
     names = [name.lower() for name in columns]
     if len(set(names)) < len(names):
