@@ -11,7 +11,7 @@ refuses and says why.
 Read ``scan`` first (what a file can say, how a task reads it, columns as the numbers that tell
 classes of rows apart), then ``task`` (a task that returns the rows that it keeps), ``exchange`` (a
 task that sends rows to buckets), ``results`` (what a task does with results instead of handing them
-to Spark), ``expressions`` (output columns that Arrow computes) and ``choice`` (files or rows, by
-measured times). What Spark knows of a scan is in ``spark/lane``; the work of each operator in such
-a task is in its own room. The room imports what stands above ``lane/`` and no operator.
+to Spark), ``expressions`` (columns and conditions that Arrow computes) and ``choice`` (files or
+rows, by measured times). What Spark knows of a scan is in ``spark/lane``; the work of each operator
+in such a task is in its own room. The room imports what stands above ``lane/`` and no operator.
 """

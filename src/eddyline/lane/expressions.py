@@ -1,6 +1,6 @@
-"""Output columns that Arrow computes with the values that Spark would give.
+"""Output columns and conditions on results, computed by Arrow as Spark would.
 
-What comes in: an output column as SQL, and the types of the columns that it reads. What goes out: a
+What comes in: SQL of one of them, and the types of the columns that it reads. What goes out: a
 tree of ``Values``, which a task or the driver evaluates over an Arrow table.
 
 Invariant: each value is that of Spark, with its NULL, NaN and -0.0. Where Spark raises an error,

@@ -18,9 +18,10 @@ Read ``operator`` first: the protocol of every operator, with the life of a batc
   operators, and to a query that can be started. ``script`` does it for a file. ``script_check`` and
   ``starting`` check files and arguments without pyspark, which loads slowly.
 * ``system``: the stream about the system, as files that a thread writes for each query over it.
-* ``analysis`` (what Spark says of columns and expressions), ``arrow_tasks`` and ``prepared`` (calls
-  to Spark), ``stream_files`` (files of a batch, and those that wait), ``lane`` (tasks that read
-  files themselves) with ``row_tests`` (filters over these files), and the rooms below.
+* ``analysis`` (what Spark says of columns and expressions), ``arrow_types`` (Arrow types of
+  Spark's), ``arrow_tasks`` and ``prepared`` (calls to Spark), ``stream_files`` (files of a batch,
+  and those that wait), ``lane`` (tasks that read files themselves) with ``row_tests`` (filters over
+  these files), and the rooms below.
 
 ``run/`` is the life of a batch and names no operator. ``shared/`` runs several queries over one
 stream, ``sinks/`` takes the rows. ``filters/``, ``rules/``, ``joins/``, ``aggregates/``,

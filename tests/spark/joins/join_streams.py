@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from eddyline.query.select.reader import read_query
 from eddyline.query.steps import steps
 from eddyline.spark.analysis import column_types
+from eddyline.spark.python_workers import load_ahead
 from eddyline.spark.query import Query
 from eddyline.spark.relation import Relation
 from eddyline.spark.run.chain import Chain
@@ -54,7 +55,9 @@ def told(run):
 
 
 def n_jobs(spark):
-    """The jobs that Spark has run so far."""
+    """The jobs that Spark has run so far, that which starts the workers of a session among them."""
+    if (thread := load_ahead(spark, ["eddyline.spark.joins.task"])) is not None:
+        thread.join()
     return spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
 
 

@@ -3,7 +3,7 @@
 The queries have one exchange and one window for each stream. The inputs are those of a join with
 the longest windows and the columns of all queries. If queries need different rows of an input, a
 row goes to its bucket if at least one query needs it; ``plan.MARKS`` says which. Tasks join the
-rows for each query in turn (``joins/operator/members``), and a result says which query it is of
+rows for each query in turn (``joins/operator/bucket``), and a result says which query it is of
 (``plan.MEMBER``). Each query has its own probe orders, learned from what its own rows find.
 
 A query that leaves is joined no more. The windows stay as they are, because kept files depend on
